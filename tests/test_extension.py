@@ -42,7 +42,7 @@ from bertc.use.source.checking import check_source
 from bertc.use.source.file import emit_source
 from tests import new_kinds as new
 from tests.cli.test_emit import assert_drawn
-from tests.hub.programs import program, tensors, words
+from tests.hub.programs import Wordless, program, tensors
 from tests.net.programs import FARM, spec
 from tests.run.conftest import same_run, stop_after
 
@@ -110,7 +110,7 @@ def toy(**settings: Any) -> Resolved:
 def toy_folder(toy_family: None, tmp_path: Path) -> Path:
     """A network of the family as it was exported."""
     resolved = toy(activation="relu")
-    exported = export_model(resolved, tensors(resolved), words(), tmp_path / "m", strict=True)
+    exported = export_model(resolved, tensors(resolved), Wordless(0), tmp_path / "m", strict=True)
     assert (exported.layout, exported.architecture) == ("toy", "ToyForMaskedLM")
     return tmp_path / "m"
 
@@ -145,7 +145,7 @@ def test_a_new_family_comes_back_as_it_went_out(toy_folder):
 def test_a_new_family_refuses_with_a_reason(settings, setting, why, toy_family, tmp_path):
     resolved = toy(**settings)
     with pytest.raises(DataError) as refused:
-        export_model(resolved, tensors(resolved), words(), tmp_path / "m", strict=True)
+        export_model(resolved, tensors(resolved), Wordless(0), tmp_path / "m", strict=True)
     assert refused.value.message.startswith(f"{setting} stands in the way: ")
     assert why in refused.value.message
 
@@ -312,7 +312,7 @@ def test_what_a_new_part_computes_is_what_it_states(plugged):
 )  # fmt: skip
 def test_a_new_part_is_refused_with_a_reason(plugged, setting, tmp_path):
     with pytest.raises(DataError) as refused:
-        export_model(plugged, tensors(plugged), words(), tmp_path / "m", strict=True)
+        export_model(plugged, tensors(plugged), Wordless(0), tmp_path / "m", strict=True)
     assert refused.value.message.startswith(f"{setting} stands in the way: ")
 
 

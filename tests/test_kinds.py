@@ -39,7 +39,7 @@ from bertc.text.sources.opening import open_source
 from bertc.use.source.checking import check_source, loaded, random_weights
 from bertc.use.source.file import emit_source
 from tests.bench.rig import make_step
-from tests.hub.programs import leaves_with_code, tensors, words
+from tests.hub.programs import Wordless, leaves_with_code, tensors
 from tests.kinds import CLASSIFY, NETWORKS, UNIONS
 from tests.net.programs import FARM, copied
 
@@ -62,7 +62,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     pieces = [*SPECIAL_TOKENS, *(f"w{number}" for number in range(95))]
     Path("vocab.txt").write_text("\n".join(pieces) + "\n")
     toy = resolve(spec(""))
-    export_model(toy, tensors(toy), words(), Path("bert"), strict=True)
+    export_model(toy, tensors(toy), Wordless(0), Path("bert"), strict=True)
     yield
     os.chdir(before)
 

@@ -1,7 +1,7 @@
 """``config.json`` of the Hugging Face families: what transformers reads of it, and nothing else.
 
 A setting that transformers' class reads is a field of the family's class, has one value that bertc
-computes, or is ignored for a stated reason (``tests/hub/test_configs.py``).
+computes, or is ignored for a stated reason (``tests/hub/test_weights.py``).
 """
 
 from collections.abc import Mapping

@@ -21,7 +21,7 @@ from pathlib import Path
 from bertc.api import resolve
 from bertc.use.source.code_folder import export_code
 from tests.campaigns.options import read_options
-from tests.hub.programs import tensors, words
+from tests.hub.programs import Wordless, tensors
 
 TINY = "layers=2 hidden=32 vocab=wordpiece(99) seq=32 steps=1"
 PROGRAMS = {
@@ -169,7 +169,7 @@ def main() -> None:
 def outcomes(settings: str, tests: Path, folder: Path) -> dict[str, str]:
     """What became of each test: ``passed``, ``skipped``, or why it failed."""
     resolved = resolve(f"{TINY} {settings}")
-    export_code(resolved, tensors(resolved), words(), folder / "model")
+    export_code(resolved, tensors(resolved), Wordless(0), folder / "model")
     (file,) = (folder / "model").glob("modeling_*.py")
     text = TESTER.format(tests=str(tests), folder=str(folder / "model"), file=file.stem)
     (folder / "test_folder.py").write_text(text, encoding="utf-8")

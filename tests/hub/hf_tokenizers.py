@@ -20,8 +20,7 @@ ALBERT_PIECES: Special = {
     "pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1,
     "control_symbols": ["[CLS]", "[SEP]", "[MASK]"], "user_defined_symbols": ["(", ")", "£"],
 }  # fmt: skip
-XLNET_PIECES: Special = {
-    **FAIRSEQ,
+XLNET_PIECES: Special = FAIRSEQ | {
     "control_symbols": ["<cls>", "<sep>", "<pad>", "<mask>", "<eod>"],
     "user_defined_symbols": ["<eop>", ".", "(", ")"],
 }
@@ -134,41 +133,35 @@ def _write(path: Path, content: Any) -> None:
 BERT, DISTILBERT, MPNET, ROBERTA, ALBERT, XLNET, XLMR, CAMEMBERT, DEBERTA, WRITTEN = LAYOUTS
 BEGUN = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "mask_token": "<mask>"}
 WHOLE = {**BEGUN, "cls_token": "<s>", "sep_token": "</s>", "unk_token": "<unk>"}
+CASED: Special = {"do_lower_case": False}
 PLAIN = [
     Folder(BERT),
     *(Folder(BERT, model_type=name) for name in ("electra", "distilbert", "nomic_bert")),
-    Folder(BERT, {"do_lower_case": False}),
+    Folder(BERT, CASED),
     Folder(BERT, {"strip_accents": False}),
-    Folder(BERT, {"do_lower_case": False, "strip_accents": True}),
+    Folder(BERT, {**CASED, "strip_accents": True}),
     Folder(BERT, {"tokenize_chinese_chars": False, "tokenizer_class": "BertTokenizerFast"}),
-    Folder(DISTILBERT, {"tokenizer_class": DISTILBERT, "do_lower_case": False}),
-    Folder(MPNET),
-    Folder(ROBERTA),
-    Folder(ROBERTA, {"add_prefix_space": True}),
+    Folder(DISTILBERT, {"tokenizer_class": DISTILBERT, **CASED}), Folder(MPNET),
+    Folder(ROBERTA), Folder(ROBERTA, {"add_prefix_space": True}),
     Folder(ROBERTA, model_type="deberta"),
-    Folder(ALBERT),
-    Folder(ALBERT, {"do_lower_case": False}),
-    Folder(ALBERT, {"keep_accents": True}),
-    Folder(XLNET),
-    Folder(XLNET, {"do_lower_case": True}),
-    Folder(XLMR),
-    Folder(XLMR, {"tokenizer_class": XLMR}, model_type="bert"),
-    Folder(CAMEMBERT),
-    Folder(DEBERTA, {"do_lower_case": False, "vocab_type": "spm"}),
+    Folder(ALBERT), Folder(ALBERT, CASED), Folder(ALBERT, {"keep_accents": True}),
+    Folder(XLNET), Folder(XLNET, {"do_lower_case": True}),
+    Folder(XLMR), Folder(XLMR, {"tokenizer_class": XLMR}, model_type="bert"), Folder(CAMEMBERT),
+    Folder(DEBERTA, {**CASED, "vocab_type": "spm"}),
     Folder(DEBERTA, {"do_lower_case": True, "split_by_punct": True}),
     Folder(WRITTEN, {"tokenizer_class": WRITTEN, **WHOLE}),
-]
+]  # fmt: skip
 SAVED = [Folder(f.cls, f.config, saved=True, model_type=f.model_type) for f in PLAIN]
 OTHERWISE = [
-    Folder(BERT, saved=True, changed={"do_lower_case": False}),
-    Folder(BERT, saved=True, changed={"strip_accents": False}),
-    Folder(ROBERTA, saved=True, changed={"add_prefix_space": True}),
-    Folder(ALBERT, saved=True, changed={"do_lower_case": False}),
-    Folder(ALBERT, saved=True, changed={"keep_accents": True}),
-    Folder(BERT, saved=True, changed={"tokenizer_class": "PreTrainedTokenizerFast"}),
-    Folder(XLNET, saved=True, changed={"tokenizer_class": "TokenizersBackend"}),
-    Folder(DEBERTA, saved=True, changed={"tokenizer_class": "NobodyKnowsTokenizer"}),
-]
+    Folder(cls, saved=True, changed=changed)
+    for cls, changed in [
+        (BERT, CASED), (BERT, {"strip_accents": False}), (ROBERTA, {"add_prefix_space": True}),
+        (ALBERT, CASED), (ALBERT, {"keep_accents": True}),
+        (BERT, {"tokenizer_class": "PreTrainedTokenizerFast"}),
+        (XLNET, {"tokenizer_class": "TokenizersBackend"}),
+        (DEBERTA, {"tokenizer_class": "NobodyKnowsTokenizer"}),
+    ]
+]  # fmt: skip
 """Folders whose tokenizer_config.json tells something else than their tokenizer.json."""
 
 

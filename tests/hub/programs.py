@@ -56,7 +56,7 @@ def leaves_with_code(resolved: Resolved, folder: Path) -> bool:
     """A folder with own code computes in transformers what bertc does; False if it is refused."""
     weights, model = tensors(resolved), build(resolved).eval()
     try:
-        export_code(resolved, weights, words(), folder)
+        export_code(resolved, weights, Wordless(0), folder)
     except DataError as refused:
         if "stands in the way" in refused.message:
             return False
@@ -89,8 +89,3 @@ def bert_folder(folder: Path, words: Iterable[str], hidden: int = 16, layers: in
     folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config | {"vocab_size": len(tokens)}))
     (folder / "vocab.txt").write_text("\n".join(tokens))
-
-
-def words(pad: int = 0) -> Wordless:
-    """A vocabulary that has no files and pads with ``pad``."""
-    return Wordless(pad)

@@ -1,19 +1,21 @@
-"""What goes out: the class that fits, what is kept or refused, and what pipelines then read."""
+"""What goes out: a class that fits or a new one, what is kept or refused, and is read then."""
 
 import json
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 import transformers
 from safetensors.torch import load_file
+from transformers import modeling_layers
 
 import bertc
+from bertc.api import resolve
 from bertc.base.diagnostics import CannotWriteError, DataError, UsageError
 from bertc.hub.families import family_for
-from bertc.hub.families.family import Obstacle
 from bertc.hub.leaving.exporting import TRANSFORMERS, TYPED, export_model
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.positions import LearnedPositions
@@ -22,8 +24,9 @@ from bertc.ir.program.resolved import Resolved
 from bertc.run.models.importing import import_model
 from bertc.run.models.loading import load
 from bertc.run.models.runs import export_run, import_run
+from bertc.use.source.code_folder import export_code
 from tests.hub.hf_models import config_of, respell
-from tests.hub.programs import Wordless, assert_same, objective, program, tensors, words
+from tests.hub.programs import Wordless, assert_same, leaves_with_code, objective, program, tensors
 from tests.lab.onnx.conftest import TEXTS, run_of, table
 from tests.predicted import predict
 
@@ -63,14 +66,12 @@ OBSTACLES = [
 
 
 @pytest.mark.parametrize(("settings", "pad", "cls", "beside"), FITTING)
-def test_the_class_that_fits_loads_without_a_word(
-    settings, pad, cls, beside, tmp_path, monkeypatch
-):
+def test_the_fitting_class_loads_without_a_word(settings, pad, cls, beside, tmp_path, monkeypatch):
     rows = list[tuple[Any, ...]]()
     monkeypatch.setattr(Wordless, "save", lambda self, folder, *lengths: rows.append(lengths))
     resolved = program(**settings)
     weights = tensors(resolved)
-    exported = export_model(resolved, weights, words(pad), tmp_path / "m", strict=True)
+    exported = export_model(resolved, weights, Wordless(pad), tmp_path / "m", strict=True)
     assert exported.architecture == cls
     segments = "as-it-came" if resolved.encoder.segments > 1 else "unread"
     assert set(rows) == {(resolved.stages[0].seq, resolved.encoder.room, segments)}
@@ -98,10 +99,9 @@ def assert_same_encoder(ours: Resolved, wanted: Resolved) -> None:
 def test_what_no_layout_says_is_refused_by_name(settings, pad, named, tmp_path):
     resolved = program(**settings)
     found = family_for(resolved, pad)
-    assert isinstance(found, Obstacle)
     assert found.setting == named
     with pytest.raises(DataError) as refused:
-        export_model(resolved, tensors(resolved), words(pad), tmp_path / "m", strict=True)
+        export_model(resolved, tensors(resolved), Wordless(pad), tmp_path / "m", strict=True)
     assert refused.value.message.startswith(f"{named} stands in the way: ")
     assert refused.value.help.startswith(f"in a new run: {found.instead}")
     assert found.instead
@@ -122,7 +122,7 @@ def test_every_field_of_an_encoder_is_compared_with_its_layout():
 def test_a_body_without_pooler_and_head_leaves_as_an_encoder(tmp_path):
     resolved = program()
     body = {n: t for n, t in tensors(resolved).items() if n.startswith("encoder.")}
-    exported = export_model(resolved, body, words(), tmp_path / "m", strict=True)
+    exported = export_model(resolved, body, Wordless(0), tmp_path / "m", strict=True)
     assert exported.architecture == "BertModel"
     assert exported.notes == ("BertModel draws a pooler when it is loaded: the model has none",)
 
@@ -130,7 +130,7 @@ def test_a_body_without_pooler_and_head_leaves_as_an_encoder(tmp_path):
 def test_bertc_keeps_its_own_layout_where_none_fits(tmp_path):
     resolved = program(share=ShareAttention(), objective=objective("mlm", "sop"))
     weights = tensors(resolved)
-    exported = export_model(resolved, weights, words(), tmp_path / "m")
+    exported = export_model(resolved, weights, Wordless(0), tmp_path / "m")
     assert exported.layout == "bertc"
     note = (tmp_path / "m" / "note.txt").read_text()
     assert note.startswith("share=attention stands in the way")
@@ -147,7 +147,7 @@ def test_tied_parameters_are_stored_once_each(tmp_path):
     weights = tensors(resolved)
     weights["encoder.attention.1.key.weight"] = weights["encoder.attention.0.key.weight"]
     weights["encoder.attention.2.key.weight"] = weights["encoder.attention.0.key.weight"].T
-    export_model(resolved, weights, words(), tmp_path / "m")
+    export_model(resolved, weights, Wordless(0), tmp_path / "m")
     stored = load_file(tmp_path / "m" / "model.safetensors")
     for layer in range(3):
         key = stored[f"bert.encoder.layer.{layer}.attention.self.key.weight"]
@@ -160,13 +160,13 @@ def test_tied_parameters_are_stored_once_each(tmp_path):
 def test_an_earlier_export_is_replaced_and_nothing_else(tmp_path):
     folder = tmp_path / "m"
     own = program(segments=0, embedding=16)
-    export_model(own, tensors(own), words(), folder)
+    export_model(own, tensors(own), Wordless(0), folder)
     resolved = program()
-    export_model(resolved, tensors(resolved), words(), folder)
+    export_model(resolved, tensors(resolved), Wordless(0), folder)
     assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors"]
     (folder / "thesis.txt").write_text("years of work")
     with pytest.raises(UsageError, match=r"holds thesis\.txt"):
-        export_model(resolved, tensors(resolved), words(), folder)
+        export_model(resolved, tensors(resolved), Wordless(0), folder)
     assert (folder / "thesis.txt").read_text() == "years of work"
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
@@ -179,15 +179,11 @@ def test_a_failed_write_leaves_nothing(fault, tmp_path, monkeypatch):
         (tmp_path / "file").write_text("")
         place = tmp_path / "file" / "m"
     else:
-        monkeypatch.setattr(os, "fsync", _full)
+        monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(28, os.strerror(28))))
     with pytest.raises(CannotWriteError) as refused:
-        export_model(resolved, tensors(resolved), words(), place)
+        export_model(resolved, tensors(resolved), Wordless(0), place)
     assert ("disk is full" in refused.value.message) == (fault == "disk")
     assert {path.name for path in tmp_path.iterdir()} <= {"file"}
-
-
-def _full(_: int) -> None:
-    raise OSError(28, os.strerror(28))
 
 
 SMALL = "layers=1 hidden=16 heads=2 seq=24 device=cpu precision=fp32 vocab=wordpiece(97)"
@@ -210,7 +206,7 @@ SPECS = {
 
 
 @torch.no_grad()
-def as_pipelines_do(folder: Path, rows: list[Any], **told: Any) -> list[dict[str, float]]:
+def assert_pipelines_agree(folder: Path, others: tuple[Path, ...], rows: list[Any], **told: Any):
     """Probabilities by label of each row alone, from all that the tokenizer puts out."""
     tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
@@ -219,7 +215,9 @@ def as_pipelines_do(folder: Path, rows: list[Any], **told: Any) -> list[dict[str
         texts = (row,) if isinstance(row, str) else row
         scores = model(**tokenizer(*texts, return_tensors="pt", **told)).logits[0].softmax(0)
         found.append({model.config.id2label[n]: float(p) for n, p in enumerate(scores)})
-    return found
+    for other in (folder, *others):
+        for ours, reference in zip(bertc.load(other).predict(rows), found, strict=True):
+            assert ours["probabilities"] == pytest.approx(reference, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -242,11 +240,7 @@ def test_a_pipeline_reads_what_the_run_reads(name, pairs, tmp_path):
     told = json.loads((exported.folder / "tokenizer_config.json").read_text())
     assert ("token_type_ids" in told["model_input_names"]) == segments
     rows: list[Any] = [(a, b) for a, b, _ in PAIRS] if pairs else TEXTS
-    expected = as_pipelines_do(exported.folder, rows)
-    for folder in (run, exported.folder):
-        found = [each["probabilities"] for each in bertc.load(folder).predict(rows)]
-        for ours, reference in zip(found, expected, strict=True):
-            assert ours == pytest.approx(reference, abs=1e-6)
+    assert_pipelines_agree(exported.folder, (run,), rows)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -259,13 +253,9 @@ def test_long_texts_are_cut_where_the_tokenizer_cuts_them(side, tmp_path):
     (came / "tokenizer_config.json").write_text(json.dumps(told))
     long = ["a b c d e f g h i j k l", "l k j i h g f e d c b a", "a"]
     rows: list[Any] = [*long, (long[0], long[1]), (long[1], "a")]
-    expected = as_pipelines_do(came, rows, truncation=True)
     import_run(came, tmp_path / "run")
     left = export_run(tmp_path / "run", tmp_path / "left").folder
-    for folder in (came, tmp_path / "run", left):
-        found = [each["probabilities"] for each in bertc.load(folder).predict(rows)]
-        for ours, reference in zip(found, expected, strict=True):
-            assert ours == pytest.approx(reference, abs=1e-6)
+    assert_pipelines_agree(came, (tmp_path / "run", left), rows, truncation=True)
 
 
 def test_an_imported_head_scores_any_number_of_choices(tmp_path):
@@ -313,3 +303,80 @@ def test_a_run_tuned_from_a_run_has_its_layout(tmp_path):
     tuned = run_of(tmp_path / "tuned", f"init='{run}' task=classify({files})")
     exported = export_run(tuned, tmp_path / "left")
     assert exported.architecture == "CamembertForSequenceClassification"
+
+
+TINY = "layers=3 hidden=24 vocab=wordpiece(97) seq=16 steps=1 objective=mlm"
+IDS = torch.randint(5, 97, (2, 9))
+PROGRAMS = {
+    "widths by layer": "heads=[3,2,1] head_dim=8 ffn=[40,24,16] norm=pre(function=tanh)",
+    "a head without weights": "heads=3 head=linear(bias=false) norm=pre(last=false) segments=0",
+    "pre-norm": "heads=3 norm=sandwich(function=rms) segments=0 activation=geglu positions=rotary",
+}
+
+
+@pytest.mark.parametrize("settings", PROGRAMS.values(), ids=PROGRAMS)
+def test_a_folder_loads_as_its_program(settings, own_modules, tmp_path):
+    assert leaves_with_code(resolve(f"{TINY} {settings}"), tmp_path / "m")
+
+
+def loaded(folder: Path, kind: str = "", **more: Any) -> Any:
+    """What transformers makes of a folder for a kind of use."""
+    loader = getattr(transformers, f"AutoModel{kind}")
+    return loader.from_pretrained(folder, trust_remote_code=True, **more)
+
+
+def exported(settings: str, folder: Path) -> Path:
+    resolved = resolve(settings)
+    export_code(resolved, tensors(resolved), Wordless(0), folder)
+    return folder
+
+
+def test_a_folder_is_saved_resized_and_trained(own_modules, tmp_path):
+    folder = exported(f"{TINY} heads=3 share=attention E=16 pooler=true", tmp_path / "m")
+    network = loaded(folder, "ForMaskedLM")
+    network.resize_token_embeddings(101)
+    network.save_pretrained(tmp_path / "again")
+    again = loaded(tmp_path / "again", "ForMaskedLM")
+    assert torch.equal(again(IDS).logits, network.eval()(IDS).logits)
+    assert again(IDS).logits.shape == (2, 9, 101)
+    classes = loaded(folder, "ForSequenceClassification", num_labels=3).train()
+    classes.activation_checkpointing_enable()
+    assert modeling_layers.GradientCheckpointingLayer in type(classes.model.encoder.ffn[0]).__mro__
+    classes(IDS, labels=torch.tensor([0, 2])).loss.backward()
+    assert all(weight.grad is not None for weight in classes.parameters())
+    assert not any("pooler" in name for name in network.state_dict()), "it reads none"
+    assert loaded(tmp_path / "again")(IDS).pooler_output.shape == (2, 24)
+
+
+@pytest.mark.parametrize("positions", ["rotary", "alibi", "rotary attention=local(4)"])
+def test_causal_rows_may_be_padded_in_front(positions, own_modules, tmp_path):
+    causal = TINY.replace("mlm", "clm")
+    folder = exported(f"{causal} heads=3 segments=0 positions={positions}", tmp_path / "m")
+    mask = torch.ones_like(IDS)
+    mask[0, :4] = 0
+    for way in ("sdpa", "eager"):
+        network = loaded(folder, attn_implementation=way)
+        padded = network(IDS, mask).last_hidden_state
+        alone = network(IDS[:1, 4:]).last_hidden_state
+        assert torch.allclose(padded[:1, 4:], alone, atol=1e-5)
+        assert not padded.isnan().any()
+
+
+def test_losses_are_those_that_trainer_expects(own_modules, tmp_path):
+    folder = exported(f"{TINY.replace('mlm', 'clm')} heads=3", tmp_path / "m")
+    network = loaded(folder, "ForCausalLM").eval()
+    mean, total = (network(IDS, labels=IDS, **how).loss for how in ({}, {"num_items_in_batch": 4}))
+    assert torch.allclose(total, mean * 16 / 4)
+    moved = torch.nn.functional.pad(IDS[:, 1:], (0, 1), value=-100)
+    assert torch.allclose(network(IDS, labels=IDS * 0, shift_labels=moved).loss, mean)
+    assert network.accepts_loss_kwargs
+    assert not loaded(folder, "ForSequenceClassification").accepts_loss_kwargs
+
+
+def test_labels_of_mntp_are_at_their_own_places(own_modules, tmp_path):
+    folder = exported(f"{TINY.replace('mlm', 'mntp')} heads=3", tmp_path / "m")
+    network = loaded(folder, "ForMaskedLM").eval()
+    assert "the one after it" in type(network).__doc__
+    shown = network(IDS, labels=torch.where(torch.arange(9) == 4, IDS, -100))
+    wanted = torch.nn.functional.cross_entropy(shown.logits[:, 3], IDS[:, 4])
+    assert torch.allclose(shown.loss, wanted)

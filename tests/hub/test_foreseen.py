@@ -131,12 +131,10 @@ def test_a_layout_that_is_written_is_taken(spec, cls):
 
 def test_nothing_is_said_of_a_shipped_system_and_once_of_what_is_changed_in_it():
     for spec, settings, count in (
-        ("gpt-small", (), 0),
-        ("extends bert-stacked batch=64", (), 0),
-        ("extends bert-base share=all", (), 1),
-        ("extends gpt-small", ("objective=clm",), 1),
+        ("gpt-small", (), 0), ("extends bert-stacked batch=64", (), 0),
+        ("extends bert-base share=all", (), 1), ("extends gpt-small", ("objective=clm",), 1),
         ("bert-mini", ("share={all, attention}",), 2),  # a point each
-    ):
+    ):  # fmt: skip
         diagnostics = Diagnostics()
         points(spec, settings, diagnostics)
         assert [each.code for each in diagnostics.remarks] == ["R108"] * count, spec
@@ -144,14 +142,11 @@ def test_nothing_is_said_of_a_shipped_system_and_once_of_what_is_changed_in_it()
 
 def test_a_conditioned_head_is_foreseen_where_the_task_is_written(tmp_path):
     asked = {"id": "1", "question": "who?", "answers": [{"text": "A", "answer_start": 0}]}
-    paragraphs = [{"context": "A did.", "qas": [asked]}]
-    data = {"version": "1.1", "data": [{"title": "", "paragraphs": paragraphs}]}
-    (tmp_path / "train.json").write_text(json.dumps(data), encoding="utf-8")
+    data = [{"title": "", "paragraphs": [{"context": "A did.", "qas": [asked]}]}]
+    (tmp_path / "train.json").write_text(json.dumps({"version": "1.1", "data": data}))
     task = f"task=squad('{tmp_path}/train.json',head=conditioned)"
     (remark,) = remarked(task, "steps=9")
-    assert remark.span is not None
-    assert remark.span.text == task
-    assert remark.help == "task=squad(..., head=plain)"
+    assert (remark.span.text, remark.help) == (task, "task=squad(..., head=plain)")
 
 
 @pytest.mark.parametrize(

@@ -9,17 +9,21 @@ import torch
 import torch.nn.functional as F
 import transformers
 from safetensors.torch import load_file, save_file
+from torch.utils._pytree import tree_map
 
 import bertc
 from bertc.hub.leaving.exporting import TYPED, UNASKED, export_model
 from bertc.ir.network.attention import LocalAttention
 from bertc.ir.network.positions import RotaryPositions
-from bertc.model import Model
+from bertc.learn.objectives import corrupt
+from bertc.model import EncoderInputs, Memory, Model
 from bertc.run.beginning.init_from import source_of
 from bertc.run.models.importing import import_model
 from bertc.run.models.loading import load
-from tests.hub.hf_models import CASES, DEBERTA, DEEP, MODERN, MPNET, SMALL, case, config_of, respell
+from tests.hub import hf_models
+from tests.hub.hf_models import CASES, DEBERTA, MODERN, MPNET, SMALL, case, config_of, respell
 from tests.hub.programs import Wordless, assert_same
+from tests.learn.material import rows, vocab
 
 LENGTHS = (1, 7, 16, 30)
 
@@ -119,7 +123,7 @@ def assert_loads(folder: Path, reference: Any) -> None:
 
 @pytest.mark.parametrize(("groups", "kind"), [(1, "all"), (3, "groups"), (6, "none")])
 def test_albert_groups_become_a_sharing_scheme(groups, kind, tmp_path):
-    case("AlbertModel", DEEP, embedding_size=8, num_hidden_groups=groups).save(tmp_path)
+    case("AlbertModel", hf_models.DEEP, embedding_size=8, num_hidden_groups=groups).save(tmp_path)
     assert import_model(tmp_path).program.settings["share"].value.kind == kind
 
 
@@ -240,7 +244,6 @@ def test_a_classifier_begins_with_the_layers_of_the_masked_lm_head(tmp_path):
     reference = transformers.ModernBertForSequenceClassification.from_pretrained(tmp_path)
     task = 'task=classify("a.tsv", labels=[x, y], examples=9)'
     source = source_of(bertc.resolve(f"init='{tmp_path}' vocab=wordpiece(97) {task}"))
-    assert source is not None
     note = "the pooler starts as its masked-LM head up to the table"
     assert any(note in line for line in source.lines())
     of_pooler = {"weight": reference.head.dense.weight, "norm.weight": reference.head.norm.weight}
@@ -248,5 +251,77 @@ def test_a_classifier_begins_with_the_layers_of_the_masked_lm_head(tmp_path):
         ours = source.tensors[source.places.copies[f"encoder.pooler.{name}"]]
         assert torch.equal(ours, weight), name
     other = source_of(bertc.resolve(f"init='{tmp_path}' vocab=wordpiece(97) {task} pooler=true"))
-    assert other is not None
     assert "encoder.pooler.weight" not in other.places.copies
+
+
+XLNETS = [
+    case("XLNetLMHeadModel", hf_models.XLNET, vocab_size=1000),
+    case("XLNetLMHeadModel", hf_models.XLNET, vocab_size=1000, n_head=2, n_layer=2, clamp_len=9),
+]
+ROWS, SEQ, MEMORY = 4, 24, 7
+
+
+def asked_of(
+    folder: Path, chosen: hf_models.Case
+) -> tuple[Any, Model, EncoderInputs, dict[str, torch.Tensor]]:
+    """Both models and what both read: rows in an order that the objective drew.
+
+    All slots are used, for in others there is a token that may see itself.
+    """
+    reference, ours = chosen.save(folder), load(folder)
+    stage = ours.resolved.stages[0].model_copy(update={"seq": SEQ})
+    batch = corrupt(stage, rows(60, SEQ, full=True), vocab(), 4)
+    kept = (batch.terms["plm"].weights > 0).all(1).nonzero()[:ROWS, 0]
+    reading = tree_map(
+        lambda part: None if part is None else part[kept],
+        batch.reading._replace(output_positions=None),
+    )
+    order, segments = reading.permutation, torch.arange(SEQ).expand(ROWS, SEQ) // 10
+    # As data_utils.py has it: 1 where token i does not see token j.
+    hidden = order.rank[:, None, :] >= order.visible_below[:, :, None]
+    batch = {
+        "input_ids": reading.token_ids, "token_type_ids": segments, "perm_mask": hidden.float(),
+        "target_mapping": F.one_hot(order.target_positions, SEQ).float(),
+    }  # fmt: skip
+    return reference, ours, EncoderInputs(reading.token_ids, segments, permutation=order), batch
+
+
+@pytest.mark.parametrize("both_ways", [False, True])
+@pytest.mark.parametrize("remembered", [0, MEMORY])
+@pytest.mark.parametrize("chosen", XLNETS, ids=str)
+def test_both_streams_agree(chosen, remembered, both_ways, tmp_path):
+    reference, ours, reading, batch = asked_of(tmp_path, chosen)
+    if both_ways:  # the second half of a batch is backward
+        reference.transformer.bi_data = True
+        reading = reading._replace(backward=torch.arange(ROWS) // (ROWS // 2))
+    width, layers = ours.resolved.encoder.hidden, len(ours.resolved.encoder.layers)
+    states = torch.randn(layers, ROWS, remembered, width)
+    if remembered:
+        reading = reading._replace(memory=Memory(states, torch.tensor(remembered)))
+        batch["mems"] = [one.transpose(0, 1) for one in states]
+    with torch.no_grad():
+        found = ours.read(reading)
+        expected = reference.transformer(**batch, use_mems=bool(remembered))
+        torch.testing.assert_close(found[:, SEQ:], expected.last_hidden_state, atol=1e-5, rtol=0)
+        asked = SEQ + torch.arange(found.shape[1] - SEQ).expand(ROWS, -1)
+        few = ours.read(reading._replace(output_positions=asked))
+        torch.testing.assert_close(few, expected.last_hidden_state, atol=1e-5, rtol=0)
+        content = {k: v for k, v in batch.items() if k != "target_mapping"}
+        expected = reference.transformer(**content, use_mems=bool(remembered))
+        torch.testing.assert_close(found[:, :SEQ], expected.last_hidden_state, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(("length", "reuse"), [(SEQ, None), (SEQ, 10), (9, 9), (9, 20), (30, 11)])
+@pytest.mark.parametrize("chosen", XLNETS, ids=str)
+def test_what_is_remembered_agrees(chosen, length, reuse, tmp_path):
+    reference, ours, reading, batch = asked_of(tmp_path, chosen)
+    encoder = ours.resolved.encoder
+    states = torch.randn(len(encoder.layers), ROWS, length, encoder.hidden)
+    memory = Memory(states, torch.tensor(length), reuse)
+    with torch.no_grad():
+        after = ours.encoder(reading._replace(memory=memory), torch.float32).memory
+        reference.transformer.mem_len, reference.transformer.reuse_len = length, reuse
+        mems = [one.transpose(0, 1) for one in states]
+        expected = reference.transformer(**batch, mems=mems, use_mems=True).mems
+    found = after.states.transpose(1, 2)
+    torch.testing.assert_close(found, torch.stack(expected), atol=1e-5, rtol=0)

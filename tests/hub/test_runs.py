@@ -1,19 +1,25 @@
-"""Run folders: what is loaded from them, exported from them, and imported to them."""
+"""Run folders, what is imported to them and exported, and models by their names on the hub."""
 
 import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
+from huggingface_hub import constants
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import BertConfig, BertForMaskedLM
 
-from bertc.api import resolve
-from bertc.base.diagnostics import DataError, MissingInputError, UsageError
+from bertc.api import check, resolve
+from bertc.base.diagnostics import DataError, MissingInputError, SpecError, UsageError
+from bertc.hub import published
 from bertc.hub.folders import read_resolved
 from bertc.hub.leaving.exporting import export_model
+from bertc.hub.published import hub_name, model_folder, or_hub
 from bertc.ir.data import MixedBatches
 from bertc.ir.learning.answer import Conditioned, Plain, Span
 from bertc.ir.learning.augmentation import EditedCopies
@@ -21,7 +27,8 @@ from bertc.ir.learning.vector_task import Rerank
 from bertc.ir.network.sharing import ShareAttention
 from bertc.ir.program.resolved import Resolved
 from bertc.run.evaluation.evaluate import evaluate_run
-from bertc.run.models.loading import load
+from bertc.run.models.importing import import_model
+from bertc.run.models.loading import load, read_model
 from bertc.run.models.runs import export_run, import_run
 from bertc.run.records.checkpoints import _manifest
 from bertc.use import trained
@@ -29,12 +36,10 @@ from bertc.use.fill_mask import fill
 from tests.hub.hf_models import MODERN, SMALL, XLM, XLNET, case, config_of
 from tests.hub.hf_tokenizers import ROBERTA, Folder, Words
 from tests.hub.hf_tokenizers import XLNET as TOKENS_OF_XLNET
-from tests.hub.programs import objective, program, tensors, words
+from tests.hub.programs import Wordless, assert_same, objective, program, tensors
 
 BERT_WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ROBERTA_WORDS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
-
-
 LOST = [
     case("BertForMaskedLM", SMALL, classifier_dropout=0.3, bos_token_id=7, eos_token_id=8,
          id2label={"0": "no", "1": "yes", "2": "?"}, hidden_act="gelu_new", use_cache=False),
@@ -50,11 +55,9 @@ LOST = [
 def write_tokenizer(folder: Path, special: tuple[str, ...] = BERT_WORDS) -> None:
     """A tokenizer of 97 words with special tokens from id 0 on."""
     folder.mkdir(exist_ok=True)
-    tokens = [*special, *(f"w{n}" for n in range(5, 97))]
+    ids = {token: n for n, token in enumerate([*special, *(f"w{n}" for n in range(5, 97))])}
     unknown = next(token for token in special if "unk" in token.lower())
-    made = Tokenizer(
-        models.WordLevel({token: n for n, token in enumerate(tokens)}, unk_token=unknown)
-    )
+    made = Tokenizer(models.WordLevel(ids, unk_token=unknown))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     made.add_special_tokens(list(special))
     made.save(str(folder / "tokenizer.json"))
@@ -70,10 +73,9 @@ def make_run(run: Path, resolved: Resolved, steps: dict[int, dict[str, torch.Ten
         folder = run / "checkpoints" / f"step-{step:08d}"
         folder.mkdir(parents=True)
         save_file(weights, folder / "weights.safetensors")
-        digest = hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest()
-        size = (folder / "weights.safetensors").stat().st_size
-        files = {"weights.safetensors": {"bytes": size, "sha256": digest}}
-        (folder / "manifest.json").write_bytes(_manifest(step, files, {}))
+        content = (folder / "weights.safetensors").read_bytes()
+        said = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        (folder / "manifest.json").write_bytes(_manifest(step, {"weights.safetensors": said}, {}))
         (folder / "progress.json").write_text("{}")
 
 
@@ -93,40 +95,36 @@ def first_weight(folder: Path) -> float:
 
 def test_a_run_is_loaded_from_its_newest_checkpoint(run):
     newest = first_weight(run)
+    for name in ("step-old", "step-x", "step-00000011"):  # none is a checkpoint
+        (run / "checkpoints" / name).mkdir()
+    os.mkfifo(run / "checkpoints" / "step-00000011" / "weights.safetensors")
+    assert first_weight(run) == newest
     damaged = run / "checkpoints" / "step-00000010" / "weights.safetensors"
-    content = bytearray(damaged.read_bytes())
-    content[-1] ^= 1
-    damaged.write_bytes(content)
+    content = damaged.read_bytes()
+    damaged.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     assert first_weight(run) == pytest.approx(newest - 1, abs=1e-6)
     (run / "checkpoints" / "step-00000009" / "manifest.json").unlink()
-    with pytest.raises(DataError, match="no checkpoint in .* is undamaged"):
-        load(run)
+    pytest.raises(DataError, load, run).match("no checkpoint in .* is undamaged")
 
 
 def test_a_run_without_checkpoints_is_loaded_from_its_model(run):
     model = load(run)
-    export_model(model.resolved, model.state_dict(), words(), run / "model")
+    export_model(model.resolved, model.state_dict(), Wordless(0), run / "model")
     (run / "checkpoints").rename(run / "gone")
     again = load(run)
     assert again.resolved == model.resolved
-    assert all(
-        torch.equal(p, q) for p, q in zip(again.parameters(), model.parameters(), strict=True)
-    )
+    assert_same(again.state_dict(), model.state_dict())
 
 
 def test_a_run_that_has_nothing_yet_or_parts_of_others_or_is_broken_says_so(run):
     (run / "checkpoints").rename(run / "gone")
-    with pytest.raises(MissingInputError, match="has no checkpoint and no model yet"):
-        load(run)
-    with pytest.raises(MissingInputError, match="is no folder"):
-        load(run / "nowhere")
+    pytest.raises(MissingInputError, load, run).match("has no checkpoint and no model yet")
+    pytest.raises(MissingInputError, load, run / "nowhere").match("is no folder")
     other = program(hidden=48, objective=objective("mlm", "nsp"))
-    export_model(other, tensors(other), words(), run / "model")
-    with pytest.raises(DataError, match="does not hold the weights of"):
-        load(run)
+    export_model(other, tensors(other), Wordless(0), run / "model")
+    pytest.raises(DataError, load, run).match("does not hold the weights of")
     (run / "resolved.json").write_text('{"name": "x"}')
-    with pytest.raises(DataError, match=r"resolved\.json is not a resolved program"):
-        load(run)
+    pytest.raises(DataError, load, run).match(r"resolved\.json is not a resolved program")
 
 
 def test_a_run_that_no_layout_can_say_is_refused(tmp_path):
@@ -200,20 +198,11 @@ def test_a_run_is_never_written_over(run, tmp_path):
 def test_a_part_of_a_run_is_no_place_for_an_export_and_gigabytes_are_not_copied(run, tmp_path):
     """Its names are those of a model folder's, and yet it is none."""
     before = sorted(path.name for path in (run / "tokenizer").iterdir())
-    with pytest.raises(UsageError, match="holds no exported model"):
-        export_run(run, run / "tokenizer")
+    pytest.raises(UsageError, export_run, run, run / "tokenizer").match("holds no exported model")
     assert sorted(path.name for path in (run / "tokenizer").iterdir()) == before
     os.truncate(run / "tokenizer" / "tokenizer.json", 3 << 30)
     with pytest.raises(DataError, match=r"tokenizer\.json is larger than 256 MiB"):
         export_run(run, tmp_path / "out")
-
-
-def test_what_is_no_checkpoint_is_passed_over(run):
-    newest = first_weight(run)
-    for name in ("step-old", "step-x", "step-00000011"):
-        (run / "checkpoints" / name).mkdir()
-    os.mkfifo(run / "checkpoints" / "step-00000011" / "weights.safetensors")
-    assert first_weight(run) == newest
 
 
 @pytest.mark.parametrize(("cls", "kind"), [("BertModel", "mlm"), ("XLNetModel", "plm")])
@@ -239,17 +228,100 @@ def test_a_folder_without_a_head_guesses_nothing(cls, kind, tmp_path):
 OLDER = Path(__file__).parent / "older_resolved.json"
 
 
-def test_older_names_of_arguments_are_read_as_those_of_today():
+def test_older_names_of_arguments_and_of_kinds_are_read_as_those_of_today():
     assert Rerank.model_validate({"sigmoid": False}) == Rerank(activation="identity")
     older = {"kind": "edit", "mask": 0.2, "pos": 0.0, "ngram": 0.1, "tagger": ""}
     assert EditedCopies.model_validate(older) == EditedCopies(mask=0.2, ngram=0.1)
-
-
-def test_the_name_of_a_kind_is_read_as_that_kind():
     resolved = read_resolved(OLDER)
     assert [stage.mixing for stage in resolved.stages] == [MixedBatches()] * 3
     answers = [task.answer for stage in resolved.stages for task in stage.tasks]
-    assert [answer.head for answer in answers if isinstance(answer, Span)] == [
-        Plain(),
-        Conditioned(),
-    ]
+    heads = [answer.head for answer in answers if isinstance(answer, Span)]
+    assert heads == [Plain(), Conditioned()]
+
+
+COMMITS = {"main": "a" * 40, "v2": "b" * 40}
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A hub cache as huggingface_hub lays it out, with two revisions of a model."""
+    hub = tmp_path / "hub"
+    place = hub / "models--lab--tiny-bert"
+    for seed, (revision, commit) in enumerate(COMMITS.items()):
+        (place / "refs").mkdir(parents=True, exist_ok=True)
+        (place / "refs" / revision).write_text(commit)
+        config = BertConfig(
+            vocab_size=31, hidden_size=8, num_hidden_layers=1 + seed, num_attention_heads=2,
+            intermediate_size=16, max_position_embeddings=32,
+        )  # fmt: skip
+        folder = place / "snapshots" / commit
+        BertForMaskedLM(config).save_pretrained(folder)
+        (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(hub))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.chdir(tmp_path)
+    published._snapshot.cache_clear()
+    return place / "snapshots"
+
+
+@pytest.mark.parametrize(
+    ("name", "revision"), [("lab/tiny-bert", "main"), ("lab/tiny-bert@v2", "v2")]
+)
+def test_a_name_is_the_folder_of_its_commit(cache, name, revision):
+    folder, layers = cache / COMMITS[revision], 1 + [*COMMITS].index(revision)
+    spec = f'init="{name}" seq=16 steps=1'
+    resolved = resolve(spec)
+    assert resolved.run.init.path == str(folder)
+    assert (len(resolved.encoder.layers), resolved.encoder.hidden) == (layers, 8)
+    assert resolved.vocabulary.size == len(WORDS)
+    assert hub_name(str(folder)) == "lab/tiny-bert"
+    taught = resolve(
+        f'teacher="{name}" layers=1 hidden=8 heads=2 objective=2*kd(logits, T=2)+mlm seq=16 steps=1'
+    )
+    assert taught.stages[0].teacher[0].source.path == str(folder)
+    assert resolve(f'vocab="{name}" steps=1').vocabulary.path == str(folder)
+    imported = import_run(Path(name), Path("run"))
+    assert torch.equal(
+        read_model(Path("run"))[1]["encoder.embeddings.token.weight"],
+        import_model(folder).tensors["encoder.embeddings.token.weight"],
+    )
+    assert len(imported.imported.resolved.encoder.layers) == layers
+
+
+def test_what_the_cache_lacks_is_named(cache):
+    lacking = "the hub's cache has no such model, and HF_HUB_OFFLINE is set"
+    for name in ("lab/gone", "lab/tiny-bert@v3"):
+        error = pytest.raises(MissingInputError, import_run, Path(name), Path("run"))
+        assert error.value.help == f"name a Hugging Face model folder; {lacking}"
+        for setting in ("init", "vocab"):
+            wrong = pytest.raises(SpecError, resolve, f'{setting}="{name}" steps=1')
+            assert lacking in str(wrong.value)
+    (cache / COMMITS["main"] / "model.safetensors").unlink()
+    check('init="lab/tiny-bert" seq=16 steps=1')  # reads no weights
+    refused = pytest.raises(MissingInputError, import_run, Path("lab/tiny-bert"), Path("run"))
+    refused.match("weights of lab/tiny-bert are not in the hub's cache")
+
+
+def test_a_folder_here_comes_before_the_hub(cache):
+    shutil.copytree(cache / COMMITS["v2"], "lab/tiny-bert")
+    assert model_folder("lab/tiny-bert") == "lab/tiny-bert"
+    # Next to folders that are here a name is a mistyped path.
+    assert {or_hub("help", path) for path in ("lab/gone", "a/b/c", "gone", "x/vocab.txt")} == {
+        "help"
+    }
+
+
+def test_only_settings_tokenizers_and_tensors_are_downloaded(cache, monkeypatch):
+    folder = cache / COMMITS["main"]
+    download = Mock(return_value=str(folder))
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    (folder / "vocab.txt").unlink()  # as a program that read the settings alone leaves it
+    (folder / "model.safetensors").unlink()
+    assert model_folder("lab/tiny-bert") == str(folder)
+    pytest.raises(MissingInputError, import_model, folder)
+    calls = [call.kwargs for call in download.call_args_list]
+    patterns = [call["allow_patterns"] for call in calls if not call["local_files_only"]]
+    assert patterns == [[*published.SMALL], [*published.SAFE], [*published.PICKLED]]
+    assert {call["revision"] for call in calls} == {"main", COMMITS["main"]}

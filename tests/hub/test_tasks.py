@@ -1,4 +1,4 @@
-"""Heads of tasks: transformers' classes come in, go out with the same bits, and say the same."""
+"""Heads of tasks, and adapters: classes of transformers come in, go out and say the same."""
 
 from pathlib import Path
 from typing import Any
@@ -9,47 +9,35 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from bertc.base.diagnostics import DataError, UsageError
+from bertc.hub.leaving.adapter_folder import export_adapter, merged
 from bertc.hub.leaving.exporting import JOINED, TYPED, UNASKED, export_model
 from bertc.hub.task_config import tasks_beside
 from bertc.ir.learning.answer import Answer, Choice, Conditioned, Labels, Span, Tags
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.objective import Mlm, Nsp, Plm, Term
 from bertc.ir.learning.task import Glue, Squad
+from bertc.ir.methods.adapter import Lora
+from bertc.ir.network import positions
 from bertc.ir.network.attention import DisentangledAttention, FullAttention, RelativeAttention
 from bertc.ir.network.ffn import Glu
 from bertc.ir.network.head import LinearHead, TransformHead
 from bertc.ir.network.layer import Dropout
 from bertc.ir.network.norm import PostNorm, PreNorm
-from bertc.ir.network.positions import (
-    BucketedPositions,
-    LearnedPositions,
-    NoPositions,
-    RotaryPositions,
-)
 from bertc.ir.network.sharing import ShareAll
+from bertc.ir.program.model import model_weights, trained_names
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.node import weights_of_head
 from bertc.ir.vocabulary import ByteBpe
 from bertc.learn.objectives import TaskTargets
 from bertc.learn.objectives.answers import answer_scores, span_scores
-from bertc.model import Model
+from bertc.model import Model, build
+from bertc.model.weights import initial_values
 from bertc.run.evaluation.task_lookup import task_of as asked_task
-from bertc.run.models.importing import import_model
+from bertc.run.models.importing import Imported, import_model
 from bertc.run.models.loading import load
-from tests.hub.hf_models import (
-    DEBERTA,
-    DISTIL,
-    MODERN,
-    MPNET,
-    SMALL,
-    XLM,
-    XLNET,
-    Case,
-    case,
-    config_of,
-    respell,
-)
-from tests.hub.programs import Wordless, assert_same, program, tensors, words
+from tests.hub import hf_models
+from tests.hub.hf_models import DEBERTA, DISTIL, MODERN, MPNET, SMALL, XLM, XLNET, Case, case
+from tests.hub.programs import Wordless, assert_same, program, tensors
 from tests.hub.test_round_trip import close, encoded, inputs
 
 CHOICES = 3
@@ -60,98 +48,71 @@ THREE: dict[str, Any] = {
 }
 ONE: dict[str, Any] = {"num_labels": 1}
 RELATIVE: dict[str, Any] = {
-    "attention": RelativeAttention(untie=True, segments=True), "positions": NoPositions(),
+    "attention": RelativeAttention(untie=True, segments=True), "positions": positions.NoPositions(),
     "segments": 0, "norm": PostNorm(embeddings=False), "head": LinearHead(),
     "dropout": Dropout(hidden=0.1, attention=0.1, ffn=0.1, last=0.1),
 }  # fmt: skip
 
 GATED: dict[str, Any] = {
-    "positions": RotaryPositions(), "attention": FullAttention(bias=False),
+    "positions": positions.RotaryPositions(), "attention": FullAttention(bias=False),
     "activation": Glu(bias=False), "dropout": Dropout(hidden=0, attention=0), "segments": 0,
 }  # fmt: skip
-ROTARY = GATED | {
-    "norm": PreNorm(eps=1e-5, bias=False, embeddings=True, first=False),
-    "head": TransformHead(bias=False),
-}
-RMS = GATED | {
-    "activation": Glu(kind="swiglu", bias=False),
-    "norm": PreNorm(eps=1e-5, function="rms"),
-    "head": LinearHead(bias=False, tied=False),
-}
+ROTARY = GATED | {"norm": PreNorm(eps=1e-5, bias=False, embeddings=True, first=False)}
+ROTARY |= {"head": TransformHead(bias=False)}
+RMS = GATED | {"head": LinearHead(bias=False, tied=False)}
+RMS |= {"activation": Glu(kind="swiglu", bias=False), "norm": PreNorm(eps=1e-5, function="rms")}
 DISENTANGLED: dict[str, Any] = {
-    "attention": DisentangledAttention(buckets=8, distance=16),
-    "positions": NoPositions(),
-    "segments": 0,
-}
+    "attention": DisentangledAttention(buckets=8, distance=16), "segments": 0,
+    "positions": positions.NoPositions(),
+}  # fmt: skip
+
+SC, TC = "ForSequenceClassification", "ForTokenClassification"
+MC, QA = "ForMultipleChoice", "ForQuestionAnswering"
+
+
+def cases(layout: str, sizes: dict[str, Any], *classes: str, **more: Any) -> list[Case]:
+    """Classes of a layout with the same settings."""
+    return [case(layout + name, sizes, **more) for name in classes]
+
 
 CASES = [
-    case("BertForSequenceClassification", SMALL, **THREE, **BERT),
-    case("BertForSequenceClassification", SMALL),
-    case("BertForSequenceClassification", SMALL, **ONE, problem_type="regression"),
-    case("BertForSequenceClassification", SMALL, **THREE, problem_type="regression"),
-    case("BertForSequenceClassification", SMALL, **THREE,
-         problem_type="multi_label_classification"),
-    case("BertForMultipleChoice", SMALL),
-    case("BertForTokenClassification", SMALL, **THREE, **BERT),
-    case("BertForTokenClassification", SMALL, tie_word_embeddings=False, problem_type="regression"),
-    case("BertForQuestionAnswering", SMALL),
-    case("RobertaForSequenceClassification", SMALL, **THREE),
-    case("RobertaForSequenceClassification", SMALL, **ONE),
-    case("RobertaForMultipleChoice", SMALL),
-    case("RobertaForTokenClassification", SMALL, **THREE),
-    case("RobertaForQuestionAnswering", SMALL),
-    case("XLMRobertaForSequenceClassification", SMALL, **THREE),
-    case("XLMRobertaForTokenClassification", SMALL, **THREE),
-    case("CamembertForQuestionAnswering", SMALL),
-    case("CamembertForMultipleChoice", SMALL),
-    case("AlbertForSequenceClassification", SMALL, embedding_size=16, **THREE),
-    case("AlbertForSequenceClassification", SMALL, embedding_size=16, **ONE),
-    case("AlbertForMultipleChoice", SMALL, embedding_size=16, classifier_dropout_prob=0.2),
-    case("AlbertForTokenClassification", SMALL, embedding_size=16, **THREE),
-    case("AlbertForQuestionAnswering", SMALL, embedding_size=16),
-    case("XLMForSequenceClassification", XLM, n_langs=2, **THREE),
-    case("XLMForSequenceClassification", XLM, **ONE, summary_first_dropout=0.0),
-    case("XLMForTokenClassification", XLM, **THREE),
-    case("XLMForQuestionAnsweringSimple", XLM),
-    case("ElectraForSequenceClassification", SMALL, embedding_size=16, **THREE),
-    case("ElectraForSequenceClassification", SMALL, **ONE, summary_activation="tanh"),
-    case("ElectraForMultipleChoice", SMALL, embedding_size=16, summary_activation="tanh"),
-    case("ElectraForMultipleChoice", SMALL),
-    case("ElectraForMultipleChoice", SMALL, summary_use_proj=False, summary_activation=""),
-    case("ElectraForTokenClassification", SMALL, embedding_size=16, **THREE),
-    case("ElectraForQuestionAnswering", SMALL, embedding_size=24),
-    case("XLNetForSequenceClassification", XLNET, **THREE),
-    case("XLNetForSequenceClassification", XLNET, **ONE, summary_last_dropout=0.4),
-    case("XLNetForMultipleChoice", XLNET),
-    case("XLNetForTokenClassification", XLNET, **THREE),
-    case("XLNetForQuestionAnsweringSimple", XLNET),
-    case("DistilBertForSequenceClassification", DISTIL, **THREE, seq_classif_dropout=0.3),
-    case("DistilBertForSequenceClassification", DISTIL, **ONE),
-    case("DistilBertForMultipleChoice", DISTIL),
-    case("DistilBertForTokenClassification", DISTIL, **THREE),
-    case("DistilBertForQuestionAnswering", DISTIL, qa_dropout=0.2),
-    case("EuroBertForTokenClassification", MODERN, num_attention_heads=6, **THREE),
-    case("EuroBertForSequenceClassification", MODERN, num_attention_heads=6, **THREE),
-    case("EuroBertForSequenceClassification", MODERN, **ONE, classifier_pooling="mean"),
-    case("EuroBertForSequenceClassification", MODERN, num_labels=2, classifier_pooling="bos"),
-    case("ModernBertForSequenceClassification", MODERN, **THREE, classifier_dropout=0.2),
-    case("ModernBertForSequenceClassification", MODERN, **ONE, classifier_pooling="mean",
-         classifier_bias=True, norm_bias=True),
-    case("ModernBertForMultipleChoice", MODERN),
-    case("ModernBertForTokenClassification", MODERN, **THREE, classifier_pooling="mean"),
-    case("ModernBertForQuestionAnswering", MODERN),
-    case("NomicBertForSequenceClassification", MODERN, **THREE),
-    case("NomicBertForTokenClassification", MODERN, **THREE),
-    case("MPNetForSequenceClassification", MPNET, **THREE),
-    case("MPNetForSequenceClassification", MPNET, **ONE),
-    case("MPNetForMultipleChoice", MPNET),
-    case("MPNetForTokenClassification", MPNET, **THREE),
-    case("MPNetForQuestionAnswering", MPNET),
-    case("DebertaV2ForSequenceClassification", DEBERTA, **THREE, cls_dropout=0.2),
-    case("DebertaV2ForSequenceClassification", DEBERTA, **ONE, pooler_hidden_act="tanh"),
-    case("DebertaV2ForMultipleChoice", DEBERTA),
-    case("DebertaV2ForTokenClassification", DEBERTA, **THREE),
-    case("DebertaV2ForQuestionAnswering", DEBERTA),
+    *cases("Bert", SMALL, SC, MC, QA), *cases("Bert", SMALL, SC, TC, **THREE, **BERT),
+    *cases("Bert", SMALL, SC, **ONE, problem_type="regression"),
+    *cases("Bert", SMALL, SC, **THREE, problem_type="regression"),
+    *cases("Bert", SMALL, SC, **THREE, problem_type="multi_label_classification"),
+    *cases("Bert", SMALL, TC, tie_word_embeddings=False, problem_type="regression"),
+    *cases("Roberta", SMALL, MC, QA), *cases("Roberta", SMALL, SC, TC, **THREE),
+    *cases("Roberta", SMALL, SC, **ONE), *cases("XLMRoberta", SMALL, SC, TC, **THREE),
+    *cases("Camembert", SMALL, MC, QA),
+    *cases("Albert", SMALL, SC, TC, embedding_size=16, **THREE),
+    *cases("Albert", SMALL, SC, embedding_size=16, **ONE),
+    *cases("Albert", SMALL, MC, embedding_size=16, classifier_dropout_prob=0.2),
+    *cases("Albert", SMALL, QA, embedding_size=16),
+    *cases("XLM", XLM, SC, n_langs=2, **THREE), *cases("XLM", XLM, TC, **THREE),
+    *cases("XLM", XLM, SC, **ONE, summary_first_dropout=0.0), *cases("XLM", XLM, f"{QA}Simple"),
+    *cases("Electra", SMALL, SC, TC, embedding_size=16, **THREE),
+    *cases("Electra", SMALL, SC, **ONE, summary_activation="tanh"),
+    *cases("Electra", SMALL, MC, embedding_size=16, summary_activation="tanh"),
+    *cases("Electra", SMALL, MC), *cases("Electra", SMALL, QA, embedding_size=24),
+    *cases("Electra", SMALL, MC, summary_use_proj=False, summary_activation=""),
+    *cases("XLNet", XLNET, SC, TC, **THREE), *cases("XLNet", XLNET, MC, f"{QA}Simple"),
+    *cases("XLNet", XLNET, SC, **ONE, summary_last_dropout=0.4),
+    *cases("DistilBert", DISTIL, SC, **THREE, seq_classif_dropout=0.3),
+    *cases("DistilBert", DISTIL, TC, **THREE), *cases("DistilBert", DISTIL, SC, **ONE),
+    *cases("DistilBert", DISTIL, MC), *cases("DistilBert", DISTIL, QA, qa_dropout=0.2),
+    *cases("EuroBert", MODERN, SC, TC, num_attention_heads=6, **THREE),
+    *cases("EuroBert", MODERN, SC, **ONE, classifier_pooling="mean"),
+    *cases("EuroBert", MODERN, SC, num_labels=2, classifier_pooling="bos"),
+    *cases("ModernBert", MODERN, MC, QA),
+    *cases("ModernBert", MODERN, SC, **THREE, classifier_dropout=0.2),
+    *cases("ModernBert", MODERN, SC, **ONE, classifier_pooling="mean", classifier_bias=True,
+           norm_bias=True),
+    *cases("ModernBert", MODERN, TC, **THREE, classifier_pooling="mean"),
+    *cases("NomicBert", MODERN, SC, TC, **THREE), *cases("MPNet", MPNET, SC, TC, **THREE),
+    *cases("MPNet", MPNET, SC, **ONE), *cases("MPNet", MPNET, MC, QA),
+    *cases("DebertaV2", DEBERTA, SC, **THREE, cls_dropout=0.2),
+    *cases("DebertaV2", DEBERTA, SC, **ONE, pooler_hidden_act="tanh"),
+    *cases("DebertaV2", DEBERTA, MC, QA), *cases("DebertaV2", DEBERTA, TC, **THREE),
 ]  # fmt: skip
 
 
@@ -257,7 +218,7 @@ OWN: list[tuple[dict[str, Any], AnyTask, str, str]] = [
     ({}, Choose(choices=("a", "b")), "BertForMultipleChoice", ""),
     ({}, Tag(labels=("O", "B-PER", "I-PER")), "BertForTokenClassification", ""),
     ({}, Squad(data="x", version=2), "BertForQuestionAnswering", ""),
-    ({"positions": LearnedPositions(rows=18, offset=1), "segments": 1},
+    ({"positions": positions.LearnedPositions(rows=18, offset=1), "segments": 1},
      Regress(), "RobertaForSequenceClassification", ""),
     ({"embedding": 16, "share": ShareAll()}, Glue(task="mnli", data="x"),
      "AlbertForSequenceClassification", ""),
@@ -300,7 +261,7 @@ OWN: list[tuple[dict[str, Any], AnyTask, str, str]] = [
      "DebertaV2ForSequenceClassification", ""),
     (DISENTANGLED | {"pooler": True}, Choose(), "DebertaV2ForMultipleChoice", ""),
     (DISENTANGLED | {"pooler": "gelu-mean"}, Regress(), "", "pooler=gelu-mean stands in the way"),
-    ({"positions": BucketedPositions(rows=18, offset=2), "segments": 0}, Regress(), "",
+    ({"positions": positions.BucketedPositions(rows=18, offset=2), "segments": 0}, Regress(), "",
      "vocab stands in the way: the MPNet layout has the padding token at 1"),
     ({}, Squad(data="x", head=Conditioned()), "", "head=conditioned stands in the way"),
 ]  # fmt: skip
@@ -329,7 +290,7 @@ def test_what_was_learned_here_goes_out(settings, task, cls, obstacle, tmp_path)
         assert note.startswith(obstacle)
         assert task_of(ours) == task
         with pytest.raises(DataError, match=obstacle):
-            export_model(resolved, weights, words(), tmp_path / "strict", strict=True)
+            export_model(resolved, weights, Wordless(0), tmp_path / "strict", strict=True)
         return
     assert exported.notes == (TYPED,) * (exported.layout in UNASKED)
     reference, info = getattr(transformers, cls).from_pretrained(tmp_path, output_loading_info=True)
@@ -357,16 +318,13 @@ def test_a_head_in_another_file_is_known_by_its_weights(head):
 
 def test_heads_that_a_class_cannot_hold_go_to_another_file(tmp_path):
     """The last stage's first task is held; heads of pretraining and of other tasks are beside."""
-    text = tuple(Term(objective=o) for o in (Mlm(), Nsp()))
-    first = (Term(objective=Squad(data="x", head=Conditioned(), version=2)),)
-    last = tuple(
-        Term(objective=o)
-        for o in (Tag(name="pos", labels=("a", "b", "c")), Glue(task="mnli", data="x"))
-    )
-    stages = {"text": text, "read": first, "both": last}
+    asked = Squad(data="x", head=Conditioned(), version=2)
+    both = Tag(name="pos", labels=("a", "b", "c")), Glue(task="mnli", data="x")
+    learned = {"text": (Mlm(), Nsp()), "read": (asked,), "both": both}
+    stages = {name: tuple(Term(objective=o) for o in of) for name, of in learned.items()}
     resolved = program(stages)
     weights = tensors(resolved)
-    exported = export_model(resolved, weights, words(), tmp_path)
+    exported = export_model(resolved, weights, Wordless(0), tmp_path)
     assert exported.architecture == "BertForTokenClassification"
     (note,) = exported.notes
     lost = "mlm, mnli, nsp, pooler, squad"
@@ -374,9 +332,8 @@ def test_heads_that_a_class_cannot_hold_go_to_another_file(tmp_path):
     back = import_model(tmp_path)
     assert_same(back.tensors, weights)
     kinds = {t.name: t.objective.kind for t in back.resolved.terms()}
-    assert kinds == {
-        "mlm": "mlm", "nsp": "nsp", "pos": "tag", "mnli": "classify", "squad": "read"
-    }  # fmt: skip
+    named = {"mlm": "mlm", "nsp": "nsp", "pos": "tag", "mnli": "classify", "squad": "read"}
+    assert kinds == named
     assert any("is unknown" in note and "mnli" in note for note in back.notes)
 
 
@@ -389,10 +346,8 @@ def test_the_last_stage_decides_which_head_is_held(names, tmp_path):
     resolved = program(stages, **(RELATIVE if permuted else {}))
     weights = tensors(resolved)
     exported = export_model(resolved, weights, Wordless(0, cls_last=permuted), tmp_path)
-    cls = "XLNetForSequenceClassification" if permuted else "BertForMaskedLM"
-    assert exported.architecture == cls
-    back = import_model(tmp_path)
-    assert_same(back.tensors, weights)
+    assert exported.architecture == (f"XLNet{SC}" if permuted else "BertForMaskedLM")
+    assert_same(import_model(tmp_path).tensors, weights)
 
 
 UNREAD = "left: classifier.bias, classifier.weight"
@@ -413,7 +368,7 @@ LEFT: list[tuple[dict[str, Any], tuple[str, ...]]] = [
 @pytest.mark.parametrize(("changes", "messages"), LEFT)
 def test_a_head_of_no_task_is_left_out_with_a_note(changes, messages, tmp_path):
     case("BertForSequenceClassification", SMALL, **THREE).save(tmp_path)
-    respell(tmp_path, **changes)
+    hf_models.respell(tmp_path, **changes)
     imported = import_model(tmp_path)
     for message in messages:
         assert any(message in note for note in imported.notes)
@@ -424,66 +379,63 @@ def test_a_head_of_no_task_is_left_out_with_a_note(changes, messages, tmp_path):
     held = load_file(tmp_path / "model.safetensors")
     rest = {name: tensor for name, tensor in held.items() if "pooler" not in name}
     save_file(rest, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    respell(tmp_path, architectures=["BertForSequenceClassification"])
+    hf_models.respell(tmp_path, architectures=["BertForSequenceClassification"])
     imported = import_model(tmp_path)
     assert any("a head whose pooler pooler.dense is not there" in n for n in imported.notes)
     assert not [task for stage in imported.resolved.stages for task in stage.tasks]
 
 
 @pytest.mark.parametrize(
-    ("chosen", "message"),
+    ("cls", "sizes", "more", "message"),
     [
-        (case("ElectraForMultipleChoice", SMALL, summary_activation="relu"), "summary_activation"),
-        (case("XLNetForSequenceClassification", XLNET, summary_type="mean"), 'summary_type = "mea'),
-        (case("XLMForMultipleChoice", XLM), "no task of bertc has a head as XLMForMultipleChoice"),
-        (case("BertForQuestionAnswering", SMALL, num_labels=3), "num_labels = 3"),
-        (case("BertForTokenClassification", SMALL, num_labels=1), "num_labels = 1"),
-        (case("ModernBertForTokenClassification", MODERN, num_labels=1), "num_labels = 1"),
+        (f"Electra{MC}", SMALL, {"summary_activation": "relu"}, "summary_activation"),
+        (f"XLNet{SC}", XLNET, {"summary_type": "mean"}, 'summary_type = "mean"'),
+        (f"XLM{MC}", XLM, {}, f"no task of bertc has a head as XLM{MC}"),
+        (f"Bert{QA}", SMALL, {"num_labels": 3}, "num_labels = 3"),
+        *((f"{name}{TC}", sizes, {"num_labels": 1}, "num_labels = 1")
+          for name, sizes in {"Bert": SMALL, "ModernBert": MODERN}.items()),
     ],
-    ids=str,
-)
-def test_heads_that_compute_something_else_are_left(chosen, message, tmp_path):
-    chosen.save(tmp_path)
+)  # fmt: skip
+def test_heads_that_compute_something_else_are_left(cls, sizes, more, message, tmp_path):
+    case(cls, sizes, **more).save(tmp_path)
     assert any(message in note for note in import_model(tmp_path).notes)
 
 
 def test_an_older_pooler_that_nobody_reads(tmp_path):
     """RoBERTa's files had one next to their head; BERT's of tags and spans keep theirs."""
-    case("RobertaForSequenceClassification", SMALL, **THREE).save(tmp_path / "a")
-    add_pooler(tmp_path / "a", "roberta")
-    imported = import_model(tmp_path / "a")
-    assert any("left: roberta.pooler.dense.bias, " in note for note in imported.notes)
-    assert imported.resolved.encoder.pooler
-    case("BertForTokenClassification", SMALL, **THREE).save(tmp_path / "b")
-    add_pooler(tmp_path / "b", "bert")
-    imported = import_model(tmp_path / "b")
-    assert torch.equal(imported.tensors["encoder.pooler.bias"], torch.full((24,), 5.0))
+    roberta, bert = (
+        with_pooler(case(name + kind, SMALL, **THREE), tmp_path / name)
+        for name, kind in (("Roberta", SC), ("Bert", TC))
+    )
+    assert any("left: roberta.pooler.dense.bias, " in note for note in roberta.notes)
+    assert roberta.resolved.encoder.pooler
+    assert torch.equal(bert.tensors["encoder.pooler.bias"], torch.full((24,), 5.0))
 
 
-def add_pooler(folder: Path, prefix: str) -> None:
-    held = load_file(folder / "model.safetensors")
+def with_pooler(chosen: Case, folder: Path) -> Imported:
+    chosen.save(folder)
+    held, prefix = load_file(folder / "model.safetensors"), folder.name.lower()
     held[f"{prefix}.pooler.dense.weight"] = torch.ones(24, 24)
     held[f"{prefix}.pooler.dense.bias"] = torch.full((24,), 5.0)
     save_file(held, folder / "model.safetensors", metadata={"format": "pt"})
+    return import_model(folder)
 
 
 @pytest.mark.parametrize(
     ("written", "labels"),
     [
-        ({}, ("LABEL_0", "LABEL_1")),
+        ({}, ("LABEL_0", "LABEL_1")), ({"id2label": {"0": -1, "1": 0}}, ("-1", "0")),
         ({"id2label": None, "label2id": None}, ("LABEL_0", "LABEL_1")),
-        ({"id2label": {"0": -1, "1": 0}}, ("-1", "0")),
     ],
-)
+)  # fmt: skip
 def test_labels_keep_their_names(written, labels, tmp_path):
     case("BertForSequenceClassification", SMALL).save(tmp_path / "in")
-    respell(tmp_path / "in", **written)
+    hf_models.respell(tmp_path / "in", **written)
     imported = import_model(tmp_path / "in")
     (task,) = imported.resolved.stages[-1].tasks
-    assert isinstance(task, Classify)
     assert task.labels == labels
     export_model(imported.resolved, imported.tensors, Wordless(0), tmp_path / "out", strict=True)
-    assert config_of(tmp_path / "out")["id2label"] == dict(zip("01", labels, strict=True))
+    assert hf_models.config_of(tmp_path / "out")["id2label"] == dict(zip("01", labels, strict=True))
 
 
 def test_notes_say_what_a_head_became(tmp_path):
@@ -493,10 +445,90 @@ def test_notes_say_what_a_head_became(tmp_path):
         'the head of BertForSequenceClassification becomes the task classify(name="mrpc") with '
         'labels not at all, a "bit", yes'
     )
-    for title in ("mlm", "no name!", 7):
-        respell(tmp_path, finetuning_task=title)
-        if title == 7:
-            with pytest.raises(DataError, match="finetuning_task = 7"):
-                import_model(tmp_path)
-        else:
-            assert task_of(load(tmp_path)).title == "classify"
+    for title in ("mlm", "no name!"):
+        hf_models.respell(tmp_path, finetuning_task=title)
+        assert task_of(load(tmp_path)).title == "classify"
+    hf_models.respell(tmp_path, finetuning_task=7)
+    pytest.raises(DataError, import_model, tmp_path).match("finetuning_task = 7")
+
+
+ALL = Lora(rank=3, alpha=7, on=("attention", "ffn"))
+PARTS = Lora(rank=2, alpha=3, on=("query", "value", "inner", "output"))
+ADAPTED = [
+    (case("BertForSequenceClassification", SMALL), ALL),
+    (case("RobertaForTokenClassification", SMALL), Lora(rank=2)),
+    (case("AlbertForSequenceClassification", SMALL), ALL),
+    (case("DistilBertForQuestionAnswering", DISTIL), Lora(rank=2, on="ffn")),
+    (case("DebertaV2ForSequenceClassification", DEBERTA), Lora(rank=3, on="attention")),
+    (case("ModernBertForSequenceClassification", MODERN), PARTS),
+]
+
+
+def adapted(folder: Any, adapt: Lora) -> tuple[Resolved, dict[str, torch.Tensor]]:
+    """The program and weights of a folder with pairs that have learned something."""
+    imported = import_model(folder)
+    update = {"encoder": imported.resolved.encoder.model_copy(update={"adapt": adapt})}
+    stages = tuple(stage.model_copy(update=update) for stage in imported.resolved.stages)
+    resolved = imported.resolved.model_copy(update={"stages": stages})
+    pairs = [weight for weight in model_weights(resolved) if weight.part == "adapter"]
+    torch.manual_seed(0)
+    drawn = {w.name: initial_values(w, 1) + 0.1 * torch.randn(w.shape) for w in pairs}
+    return resolved, imported.tensors | drawn
+
+
+def loaded(resolved: Resolved, tensors: dict[str, torch.Tensor]) -> Model:
+    """The model, whose weights have gradients where its last stage trains them."""
+    model = build(resolved).eval()
+    model.load_state_dict(tensors)
+    for name, weight in model.named_parameters():
+        weight.requires_grad_(name in trained_names(resolved.stages[-1]))
+    return model
+
+
+def backward(scores: tuple[torch.Tensor, ...], real_bs: torch.Tensor) -> None:
+    """Gradients of all scores but those of padding."""
+    real = [one[real_bs] if one.shape[:2] == real_bs.shape else one for one in scores]
+    torch.cat([one.sin().flatten() for one in real]).sum().backward()
+
+
+@pytest.mark.filterwarnings("ignore")  # peft's, about what transformers will change
+@pytest.mark.parametrize(("chosen", "adapt"), ADAPTED, ids=lambda one: getattr(one, "cls", ""))
+def test_peft_says_and_learns_the_same(chosen: Case, adapt: Lora, tmp_path):
+    peft = pytest.importorskip("peft")
+    reference = chosen.save(tmp_path / "base")
+    resolved, tensors = adapted(tmp_path / "base", adapt)
+    ours, whole = loaded(resolved, tensors), loaded(*merged(resolved, tensors))
+    batch, task = inputs(reference, 24), task_of(ours)
+    rest = "base", Wordless(reference.config.pad_token_id), tmp_path / "adapter"
+    layout = reference.config.model_type
+    assert export_adapter(resolved, tensors, *rest, layout).architecture == chosen.cls
+    pairs = load_file(tmp_path / "adapter" / "adapter_model.safetensors")
+    beside = peft.PeftModel.from_pretrained(reference, rest[2], is_trainable=True).eval()
+    found = said(ours, task, batch), hf_says(beside.base_model.model, batch)
+    for mine, there, merged_too in zip(*found, said(whole, task, batch), strict=True):
+        torch.testing.assert_close(mine, there, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(mine, merged_too, atol=1e-5, rtol=1e-5)
+    for scores in found:
+        backward(scores, batch["attention_mask"].bool())
+    slopes = {name: p.grad for name, p in ours.named_parameters() if p.grad is not None}
+    assert slopes.keys() == trained_names(resolved.stages[-1])
+    export_adapter(resolved, tensors | slopes, *rest, layout)
+    there = {
+        name.replace(".default", "").replace(".modules_to_save", ""): p.grad
+        for name, p in beside.named_parameters()
+        if p.grad is not None
+    }
+    mine = load_file(tmp_path / "adapter" / "adapter_model.safetensors")
+    assert mine.keys() == there.keys()
+    for key, slope in mine.items():
+        # Of maps that are one there, each has its own part of the second map.
+        part = pairs[key].ne(0) if ".lora_B." in key else torch.ones_like(slope)
+        torch.testing.assert_close(slope, there[key] * part, atol=1e-5, rtol=1e-4)
+
+
+def test_a_layout_without_matrices_is_refused(tmp_path):
+    case("XLNetForSequenceClassification", XLNET).save(tmp_path / "base")
+    resolved, tensors = adapted(tmp_path / "base", Lora(rank=2))
+    with pytest.raises(DataError, match="as no matrix"):
+        export_adapter(resolved, tensors, "base", Wordless(0), tmp_path / "adapter", "xlnet")
+    assert not (tmp_path / "adapter").exists()

@@ -20,24 +20,10 @@ from bertc.tasks.examples.encode import encode
 from bertc.tasks.layouts.example import TextExample
 from bertc.text.vocab.learned import learn
 from bertc.text.vocab.vocabulary import from_tokenizer, load_vocabulary, vocabulary_of
+from tests.hub import hf_tokenizers
 from tests.hub.hf_models import XLNET as XLNET_SIZES
 from tests.hub.hf_models import case
-from tests.hub.hf_tokenizers import (
-    ALBERT,
-    BEGUN,
-    BERT,
-    DEBERTA,
-    OTHERWISE,
-    PLAIN,
-    ROBERTA,
-    SAVED,
-    WRITTEN,
-    XLMR,
-    XLNET,
-    Folder,
-    Words,
-    more,
-)
+from tests.hub.hf_tokenizers import BERT, PLAIN, ROBERTA, WRITTEN, XLNET, Folder, Words, more
 
 ROWS = 1_000
 ODD = [
@@ -84,7 +70,7 @@ def agree(folder: Path, reference: Any) -> None:
     assert found.size == len(reference)
 
 
-@pytest.mark.parametrize("chosen", [*PLAIN, *SAVED, *OTHERWISE])
+@pytest.mark.parametrize("chosen", [*PLAIN, *hf_tokenizers.SAVED, *hf_tokenizers.OTHERWISE])
 def test_rows_are_those_of_transformers(chosen, words, tmp_path):
     chosen.write(tmp_path, words)
     agree(tmp_path, chosen.reference(tmp_path))
@@ -114,7 +100,14 @@ def test_what_is_saved_is_read_alike_by_all(chosen, words, tmp_path):
 
 
 def test_a_folder_that_names_no_class_is_read_as_its_file_says(words, tmp_path):
-    for cls in (BERT, ALBERT, XLMR, DEBERTA, ROBERTA, WRITTEN):
+    for cls in (
+        BERT,
+        hf_tokenizers.ALBERT,
+        hf_tokenizers.XLMR,
+        hf_tokenizers.DEBERTA,
+        ROBERTA,
+        WRITTEN,
+    ):
         folder, named = tmp_path / cls, tmp_path / f"{cls} named"
         Folder(cls, model_type="other").write(folder, words)
         Folder(cls).write(named, words)
@@ -124,17 +117,16 @@ def test_a_folder_that_names_no_class_is_read_as_its_file_says(words, tmp_path):
 
 def test_roles_that_no_file_names_are_those_of_the_ends(words, tmp_path):
     """EuroBERT's names no [CLS], [SEP] and unknown token; it spells every byte."""
-    Folder(WRITTEN, BEGUN).write(tmp_path, words)
+    Folder(WRITTEN, hf_tokenizers.BEGUN).write(tmp_path, words)
     path = tmp_path / "tokenizer.json"
     path.write_text(path.read_text().replace("s>", "|>").replace("<unk>", "<other>"))
-    settings = {role: token.replace("s>", "|>") for role, token in BEGUN.items()}
+    settings = {role: token.replace("s>", "|>") for role, token in hf_tokenizers.BEGUN.items()}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
     found = vocabulary_of(tmp_path, ROWS)
     assert [found.token(number) for number in (found.cls, found.sep)] == ["<|>", "</|>"]
     assert found.unk == found.pad
-    assert rows(found, "hens")[0] == [
-        found.bos, *found.tokenizer.encode("hens").ids[1:-1], found.eos,
-    ]  # fmt: skip
+    inner = found.tokenizer.encode("hens").ids[1:-1]
+    assert rows(found, "hens")[0] == [found.bos, *inner, found.eos]
 
 
 @pytest.mark.parametrize("node", [WordsNode(size=90), Bytes(), Unigram(size=90)], ids=str)
@@ -181,12 +173,9 @@ def test_a_line_of_a_word_list_ends_with_a_line_feed_alone(tmp_path):
 
 def test_lower_false_keeps_capitals_where_no_file_tells(words, tmp_path):
     Folder(BERT).write(tmp_path, words)
-    path = str(tmp_path / "vocab.txt")
-    found = [
-        load_vocabulary(TokenizerFile(path=path, lower=lower)).tokenizer.encode("The").tokens[1]
-        for lower in (True, False)
-    ]
-    assert [token[0] for token in found] == ["t", "T"]
+    for lower, first in ((True, "t"), (False, "T")):
+        node = TokenizerFile(path=str(tmp_path / "vocab.txt"), lower=lower)
+        assert load_vocabulary(node).tokenizer.encode("The").tokens[1][0] == first
 
 
 CODE = {"tokenizer_class": "OurTokenizer", "auto_map": {"AutoTokenizer": ["ours.Tokenizer", None]}}
@@ -199,12 +188,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "kind": ({"mask_token": 7}, r"cannot read .*vocab\.txt"),
     "file": ({"tokenizer_class": "XLNetTokenizer"}, r"reads tokenizer\.json or spiece\.model"),
 }
-
-
-def test_a_text_that_is_no_vocabulary_is_refused(tmp_path):
-    (tmp_path / "vocab.txt").write_text("A text about hens.\nAnd ducks.\n")
-    with pytest.raises(DataError, match=r'lacks the unknown token "\[UNK\]"'):
-        vocabulary_of(tmp_path, 0)
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -228,14 +211,13 @@ def test_check_refuses_what_train_refuses(words, tmp_path):
 
 def test_training_reads_as_predictions_do(words, tmp_path):
     """What ``init`` and ``vocab`` learn with is what a run of that folder is used with."""
-    for number, chosen in enumerate([*PLAIN, *OTHERWISE[:3], *more(words)]):
+    for number, chosen in enumerate([*PLAIN, *hf_tokenizers.OTHERWISE[:3], *more(words)]):
         folder = tmp_path / str(number)
         chosen.write(folder, words)
         used = vocabulary_of(folder, ROWS)
         settings = ("init", "vocab") if chosen.cls in (BERT, ROBERTA, XLNET) else ("vocab",)
         for setting in settings if chosen.model_type != "deberta" else ("vocab",):
             node = resolve(f"{setting}='{folder}'").vocabulary
-            assert isinstance(node, TokenizerFile)
             assert load_vocabulary(node).tokenizer.to_str() == used.tokenizer.to_str(), chosen
         assert node.size == used.size, chosen
 
@@ -247,13 +229,14 @@ def test_a_size_counts_the_added_tokens_of_a_tokenizer_json(tmp_path):
     path = tmp_path / "tokenizer_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "added_tokens_decoder": {}}))
     node = resolve(f"vocab='{tmp_path}'").vocabulary
-    assert isinstance(node, TokenizerFile)
     assert node.size == vocabulary_of(tmp_path, ROWS).size == made.size + 1
 
 
-def test_a_token_without_a_row_is_refused(words, tmp_path):
+def test_a_token_without_a_row_and_a_text_that_is_no_vocabulary_are_refused(words, tmp_path):
     Folder(BERT).write(tmp_path, words)
     count = len(words.pieces)
     vocabulary_of(tmp_path, count)
-    with pytest.raises(DataError, match=f"{count:,} tokens, the model only {count - 1:,}"):
-        vocabulary_of(tmp_path, count - 1)
+    refused = pytest.raises(DataError, vocabulary_of, tmp_path, count - 1)
+    refused.match(f"{count:,} tokens, the model only {count - 1:,}")
+    (tmp_path / "vocab.txt").write_text("A text about hens.\nAnd ducks.\n")
+    pytest.raises(DataError, vocabulary_of, tmp_path, 0).match(r'lacks the unknown token "\[UNK\]"')
