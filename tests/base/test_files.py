@@ -8,6 +8,7 @@ import socket
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -43,8 +44,7 @@ def places(tmp_path: Path) -> dict[str, Path]:
 def test_what_is_no_plain_file_is_refused_at_once(places):
     for name, path in places.items():
         for read in (lambda p: read_bytes(p, 10), lambda p: read_json(p, 10), size_bytes):
-            with pytest.raises(MissingInputError) as caught:
-                read(path)
+            caught = pytest.raises(MissingInputError, read, path)
             assert caught.value.help.startswith("check the path"), name
             assert "Errno" not in caught.value.message, name
         assert not paths.is_file(path), name
@@ -59,20 +59,15 @@ def test_reading_is_bounded_and_text_is_utf8_with_the_ends_of_its_lines(tmp_path
     path.write_bytes(text.encode())
     assert read_bytes(path, 8) == text.encode()
     assert read_text(path, 8) == text
-    with pytest.raises(DataError, match="is larger than 7 bytes"):
-        read_bytes(path, 7)
+    pytest.raises(DataError, read_bytes, path, 7).match("is larger than 7 bytes")
     path.write_bytes(b"a\nb\xe9")
-    with pytest.raises(DataError, match=r"file:2: byte 0xe9 is not UTF-8"):
-        read_text(path, 100)
+    pytest.raises(DataError, read_text, path, 100).match(r"file:2: byte 0xe9 is not UTF-8")
     os.truncate(path, 2**40)  # sparse
-    with pytest.raises(DataError, match="is larger than 1 MiB"):
-        read_text(path, 2**20)
+    pytest.raises(DataError, read_text, path, 2**20).match("is larger than 1 MiB")
 
 
 RUSSIAN = "Настоящая лицензия является свободной.\nОна даёт вам право вносить изменения.\n" * 9
 GERMAN = "Für größere Flüsse braucht man Brücken.\nSchöne Häuser stehen an der Straße.\n" * 9
-
-
 CZECH = "Můžete dělat, co chcete, ať už je nejšťastnější člověk kdekoli.\n" * 9
 FRENCH = "Où être né à la forêt ?\n" * 999 + "L’œuvre d’art dépasse l’été.\n"
 CROATIAN = "Svatko ima pravo da bude pošteno saslušan.\n" * 9
@@ -81,34 +76,29 @@ CROATIAN = "Svatko ima pravo da bude pošteno saslušan.\n" * 9
 @pytest.mark.parametrize(
     ("name", "text", "encoding", "said"),
     [
-        ("a.txt", RUSSIAN, "koi8-r", "KOI8-R$"),
+        ("a.txt", RUSSIAN, "koi8-r", "KOI8-R$"), ("a b.gz", RUSSIAN, "koi8-r", "KOI8-R$"),
         ("a.txt", "a licence\n" * 999 + RUSSIAN, "cp1251", "CP1251$"),
-        ("a.txt", GERMAN, "latin-1", "CP1252$"),
-        ("a.txt", RUSSIAN, "utf-16", "UTF-16$"),
-        ("a.txt", RUSSIAN, "utf-32", "UTF-32$"),
-        ("a b.gz", RUSSIAN, "koi8-r", "KOI8-R$"),
+        ("a.txt", RUSSIAN, "utf-16", "UTF-16$"), ("a.txt", RUSSIAN, "utf-32", "UTF-32$"),
         ("a.txt", "他说，妈妈，我回来了。\n" * 3, "gbk", r'GB18030 \("他说'),
-        ("a.txt", CZECH, "iso8859-2", "ISO8859-2$"),
-        ("a.txt", CZECH, "cp1250", "CP1250$"),
-        ("a.txt", FRENCH, "cp1252", "CP1252$"),
-        ("a.txt", FRENCH, "mac-roman", "MACINTOSH$"),
+        ("a.txt", CZECH, "iso8859-2", "ISO8859-2$"), ("a.txt", CZECH, "cp1250", "CP1250$"),
+        ("a.txt", FRENCH, "cp1252", "CP1252$"), ("a.txt", FRENCH, "mac-roman", "MACINTOSH$"),
+        ("a.txt", GERMAN, "latin-1", "CP1252$"),
         ("a.txt", CROATIAN, "iso8859-2", r'CP1250 \(".* poąteno .*"\) or ISO8859-2 \(".* pošteno'),
     ],
-)
+)  # fmt: skip
 def test_the_encoding_of_other_text_is_named(name, text, encoding, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     raw = text.encode(encoding)
-    with pytest.raises(UnicodeDecodeError) as wrong:
-        raw.decode()
+    wrong = pytest.raises(UnicodeDecodeError, raw.decode)
     error = not_utf8(Path(name), raw, wrong.value.start)
     assert re.search(f"it seems to be {said}", error.message)
-    packed = name.endswith(".gz")
-    Path(name).write_bytes(gzip.compress(raw) if packed else raw)
+    pack, unpack = (gzip.compress, gzip.decompress) if name.endswith(".gz") else (bytes, bytes)
+    Path(name).write_bytes(pack(raw))
     command, rest = error.help.split("; ", 1)
     assert rest.startswith("then move the old file away, or name the new one")
     subprocess.run(["sh", "-c", command], check=True)
-    read = Path(f"utf8-{name}").read_bytes()
-    assert (gzip.decompress(read) if packed else read).decode() == text or "or" in error.message
+    read = unpack(Path(f"utf8-{name}").read_bytes())
+    assert read.decode() == text or "or" in error.message
 
 
 def test_bytes_of_no_encoding_and_signs_that_another_left(tmp_path, monkeypatch):
@@ -131,8 +121,7 @@ def test_a_folder_that_was_removed_is_no_place_to_begin(tmp_path, monkeypatch):
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    with pytest.raises(MissingInputError, match="was removed"):
-        paths.existing_folder("x")
+    pytest.raises(MissingInputError, paths.existing_folder, "x").match("was removed")
 
 
 @pytest.mark.parametrize(
@@ -143,23 +132,26 @@ def test_a_folder_that_was_removed_is_no_place_to_begin(tmp_path, monkeypatch):
     ],
 )
 def test_a_full_disk_is_reported_the_same_for_every_library(tmp_path, error):
+    refused = writing_fails(tmp_path / "x" / "y", error)
+    assert re.search("disk is full .7 bytes needed, .* free", refused.message)
+    assert refused.help == "make room, or name another folder"
+
+
+def writing_fails(place: Path, error: Exception) -> CannotWriteError:
     with (
-        pytest.raises(CannotWriteError, match="disk is full .7 bytes needed, .* free") as f,
-        durable.writing(tmp_path / "x" / "y", 7, elsewhere="name another folder"),
+        pytest.raises(CannotWriteError) as refused,
+        durable.writing(place, 7, elsewhere="name another folder"),
     ):
         raise error
-    assert f.value.help == "make room, or name another folder"
+    return refused.value
 
 
 def test_a_disk_that_holds_no_more_files_is_said_to_be_one(tmp_path, monkeypatch):
     disk = SimpleNamespace(f_blocks=9, f_bfree=9, f_bavail=9, f_frsize=4096, f_files=9, f_favail=0)
     monkeypatch.setattr(os, "statvfs", lambda path: disk)
-    with (
-        pytest.raises(CannotWriteError, match="the disk holds no more files") as caught,
-        durable.writing(tmp_path / "x", 7, elsewhere="name another folder"),
-    ):
-        raise OSError(errno.ENOSPC, "No space left on device")
-    assert caught.value.help == "remove some, or name another folder"
+    refused = writing_fails(tmp_path / "x", OSError(errno.ENOSPC, "No space left on device"))
+    assert "the disk holds no more files" in refused.message
+    assert refused.help == "remove some, or name another folder"
 
 
 def test_what_is_no_failure_to_write_passes_through(tmp_path):
@@ -187,8 +179,7 @@ def test_half_a_character_in_json_is_refused(tmp_path):
     assert read_json(path, 100) == {"a": "\U0001f600"}
     for half in (r'{"a": "\ud83d"}', r'{"\uDE00": 1}'):
         path.write_text(half)
-        with pytest.raises(DataError, match="half of a surrogate pair"):
-            read_json(path, 100)
+        pytest.raises(DataError, read_json, path, 100).match("half of a surrogate pair")
 
 
 def test_a_panic_of_another_language_is_reported_as_any_error():
@@ -210,9 +201,7 @@ def test_a_disk_that_does_not_tell_its_size_is_written_to(tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
 def test_a_file_system_without_locks_is_worked_on(tmp_path, monkeypatch, number):
-    def refuses(descriptor: int, how: int) -> None:
-        raise OSError(number, os.strerror(number))
-
+    refuses = Mock(side_effect=OSError(number, os.strerror(number)))
     monkeypatch.setattr(durable.fcntl, "flock", refuses)
     with RunFolder(tmp_path / "run").claimed():
         assert (tmp_path / "run").is_dir()

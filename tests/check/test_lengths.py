@@ -23,10 +23,8 @@ LARGE = {
 
 
 def test_tokens_are_those_of_batches():
-    (stage,) = resolve(
-        "batch=32 seq=128 steps=100M tokens "
-        "optimizer=adamw(warmup=10M tokens, schedule=wsd(20M tokens))"
-    ).stages
+    optimizer = "optimizer=adamw(warmup=10M tokens, schedule=wsd(20M tokens))"
+    (stage,) = resolve(f"batch=32 seq=128 steps=100M tokens {optimizer}").stages
     assert (stage.steps, stage.warmup_steps) == (round(1e8 / 4096), round(1e7 / 4096))
     assert stage.optimizer.decay_steps(stage.steps) == round(2e7 / 4096)
 
@@ -98,10 +96,8 @@ def test_a_base_in_tokens_is_shortened_in_proportion():
 def test_what_does_not_fit_an_inherited_warmup_is_shown_where_it_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "base.bertc").write_text("layers=1 batch=256 batch_warmup=rising(64, 10)")
-    with pytest.raises(SpecError) as caught:
-        resolve('extends "base.bertc" batch=32')
-    (found,) = caught.value.diagnostics
-    assert found.span is not None
+    refused = pytest.raises(SpecError, resolve, 'extends "base.bertc" batch=32')
+    (found,) = refused.value.diagnostics
     assert found.span.text == "batch=32"
     assert str(found.notes[0].span) == "base.bertc:1:20"
     assert resolve(f'extends "base.bertc" batch=32 {found.help}')
@@ -112,29 +108,20 @@ def test_what_does_not_fit_an_inherited_warmup_is_shown_where_it_is_written(tmp_
 )
 def test_a_batch_warmup_that_does_not_fit_is_shortened_and_not_dropped(changed):
     spec = f"extends modernbert-base {changed}"
-    with pytest.raises(SpecError) as caught:
-        resolve(spec)
-    (found,) = caught.value.diagnostics
+    (found,) = pytest.raises(SpecError, resolve, spec).value.diagnostics
     first, *later = resolve(f"{spec} {found.help}").stages
     assert bool(later) == (found.help != "batch_warmup=none") == (changed != "steps=9")
     assert not later or later[-1].steps > first.schedule_steps / 2
 
 
-def test_a_stage_may_mask_less_than_the_one_before():
+def test_a_stage_may_mask_less_than_the_one_before_and_evaluations_one_share_throughout():
     """mmBERT: 30%, 15%, then 5% (README)."""
-    stages = resolve(
-        'seq=100 stage "a" { objective=mlm(30%) } stage "b" { objective=mlm(15%) } '
-        'stage "c" { objective=mlm(5%) }'
-    ).stages
+    blocks = (f'stage "{p}" {{ objective=mlm({p}%) }}' for p in (30, 15, 5))
+    stages = resolve(f"seq=100 {' '.join(blocks)}").stages
     assert [stage.predictions() for stage in stages] == [30, 15, 5]
-
-
-def test_evaluations_mask_one_share_throughout():
-    def evaluated(spec: str) -> list[float]:
-        return [stage.held_out.masked_terms()[0].p for stage in resolve(spec).stages]
-
-    assert evaluated("objective=mlm(30%)") == [0.3]
-    assert evaluated("objective=mlm(30%, eval_p=15%)") == [0.15]
+    for objective, share in (("mlm(30%)", 0.3), ("mlm(30%, eval_p=15%)", 0.15)):
+        (stage,) = resolve(f"objective={objective}").stages
+        assert stage.held_out.masked_terms()[0].p == share
 
 
 def test_all_steps_are_written_unlike_one_step():
@@ -178,6 +165,5 @@ def test_steps_outside_stages_are_those_of_the_whole_run(
     (program,) = load("extends './again.bertc'")
     assert [stage.steps for stage in resolve(program).stages] == [int(written[6:] or 5)]
     assert emit("extends './again.bertc'", (), "program").count("steps = ") <= 2
-    short = resolve("extends bert-base", ["steps=2"])
-    assert [stage.steps for stage in short.stages] == [1, 1]
-    assert [stage.steps for stage in resolve("extends bert-base steps=2").stages] == [1, 1]
+    for short in (resolve("extends bert-base", ["steps=2"]), resolve("extends bert-base steps=2")):
+        assert [stage.steps for stage in short.stages] == [1, 1]

@@ -1,23 +1,32 @@
-"""What the passes leave: complete programs, derived dimensions, stages, and owner maps."""
+"""What the passes leave: programs, dimensions, stages, owner maps, what fits together; cores."""
 
+import itertools
+import os
 import re
 from dataclasses import replace
 
 import pytest
 
 from bertc import lang
-from bertc.api import resolve
-from bertc.base.diagnostics import Diagnostics, MachineError
+from bertc.api import points, resolve
+from bertc.base import cores
+from bertc.base.diagnostics import Diagnostics, MachineError, SpecError
+from bertc.base.storage.paths import shipped_specs
 from bertc.check import passes
 from bertc.check.compiling import compile_spec
 from bertc.check.passes import complete
 from bertc.check.passes.changing.beginning import vectors
 from bertc.cost.execution import DeviceBudget
 from bertc.cost.planning.plan import Fit, Machine, choose_fit, largest_divisor, plan
+from bertc.ir.changing.growth import Interleave, Stack, parted
 from bertc.ir.network.bilstm import BiLstmBody
 from bertc.ir.program.complete import Complete
+from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Program
+from bertc.ir.weight_maps.fit import fit
+from bertc.ir.weight_maps.grow import weight_map
 
 
 def test_every_setting_gets_a_value_and_an_origin():
@@ -43,22 +52,19 @@ def test_stages_follow_each_other_under_one_schedule():
     assert (short.first_step, long.first_step, resolved.steps) == (0, 900, 1000)
     assert short.warmup_steps == long.warmup_steps == 100
     assert (long.schedule_start, long.schedule_steps) == (0, 1000)
-    assert resolved.stage_at(899) is short
-    assert resolved.stage_at(900) is long
+    assert (resolved.stage_at(899), resolved.stage_at(900)) == (short, long)
     assert resolved.encoder.positions.rows == 512
-
-
-def test_a_stage_with_its_own_optimiser_starts_a_schedule():
-    _, b = resolve(
-        'stage "a" { steps=10 } stage "b" { steps=20 optimizer=lamb(lr=1e-3, warmup=50%) }'
-    ).stages
-    assert (b.schedule_start, b.schedule_steps, b.warmup_steps) == (10, 20, 10)
+    own = 'stage "a" { steps=10 } stage "b" { steps=20 optimizer=lamb(lr=1e-3, warmup=50%) }'
+    _, b = resolve(own).stages
+    assert (b.schedule_start, b.schedule_steps, b.warmup_steps) == (10, 20, 10), "its own schedule"
 
 
 def test_the_command_line_wins_over_stages():
     spec = 'steps=7 stage "a" { steps=10 seq=64 } stage "b" { steps=20 seq=128 }'
     resolved = resolve(spec, ["steps=30", "seq=32"])
     assert [(stage.steps, stage.seq) for stage in resolved.stages] == [(10, 32), (20, 32)]
+    mixed = resolve('stage "a" { steps=900 } stage "b" { seq=64 }', ["steps=30"])
+    assert [stage.steps for stage in mixed.stages] == [30, 30], "one without takes those of the run"
 
 
 def test_fingerprint_ignores_names_and_origins_and_nothing_else():
@@ -70,18 +76,15 @@ def test_fingerprint_ignores_names_and_origins_and_nothing_else():
 @pytest.mark.parametrize(
     ("share", "attention", "ffn"),
     [
-        ("none", (0, 1, 2, 3, 4, 5), (0, 1, 2, 3, 4, 5)),
-        ("all", (0,) * 6, (0,) * 6),
-        ("attention", (0,) * 6, (0, 1, 2, 3, 4, 5)),
-        ("ffn", (0, 1, 2, 3, 4, 5), (0,) * 6),
-        ("groups(4)", (0, 0, 2, 3, 3, 5), (0, 0, 2, 3, 3, 5)),
-        ("map([0, 0, 0, 3, 3, 3])", (0, 0, 0, 3, 3, 3), (0, 0, 0, 3, 3, 3)),
+        ("none", "012345", "012345"), ("all", "000000", "000000"), ("ffn", "012345", "000000"),
+        ("attention", "000000", "012345"), ("groups(4)", "002335", "002335"),
+        ("map([0, 0, 0, 3, 3, 3])", "000333", "000333"),
     ],
-)
+)  # fmt: skip
 def test_owner_maps(share, attention, ffn):
     encoder = resolve(f"layers=6 share={share}").encoder
-    assert encoder.attention_owner == attention
-    assert encoder.ffn_owner == ffn
+    owners = encoder.attention_owner, encoder.ffn_owner
+    assert tuple("".join(map(str, owner)) for owner in owners) == (attention, ffn)
 
 
 @pytest.mark.parametrize("depth", [1, 7, 12, 18, 22, 26, 36, 39])
@@ -116,13 +119,11 @@ def test_the_plan_cuts_the_batch_evenly():
     ("extra", "kept", "recomputed", "expected"),
     [
         ("", 8, 80, Fit(8, 8, False)),  # few, but enough to keep a CPU busy
-        ("", 0, 8, Fit(8, 0, True)),
-        ("", 0, 0, Fit(0, 0, False)),
-        ("microbatch=16", 8, 80, Fit(80, 8, True)),
-        ("recompute=on", 8, 80, Fit(80, 8, True)),
+        ("", 0, 8, Fit(8, 0, True)), ("", 0, 0, Fit(0, 0, False)),
+        ("microbatch=16", 8, 80, Fit(80, 8, True)), ("recompute=on", 8, 80, Fit(80, 8, True)),
         ("recompute=off", 0, 8, Fit(0, 0, False)),
     ],
-)
+)  # fmt: skip
 def test_layers_are_recomputed_where_too_little_fits(extra, kept, recomputed, expected):
     resolved = resolve(f"batch=48 seq=512 steps=100 {extra}")
     budget = DeviceBudget(0, "cpu", "fp32", compiled=False, recompute=resolved.run.recompute)
@@ -154,11 +155,6 @@ def test_the_plan_decides_precision_and_compilation_by_machine():
     assert "no C compiler" in " ".join(plan(short, bare, fitting(1)).reasons)
     with pytest.raises(MachineError, match="device=cuda"):
         plan(resolve("device=cuda"), CPU, fitting(1))
-
-
-def test_a_stage_without_steps_takes_those_of_the_run():
-    mixed = resolve('stage "a" { steps=900 } stage "b" { seq=64 }', ["steps=30"])
-    assert [stage.steps for stage in mixed.stages] == [30, 30]
 
 
 @pytest.mark.parametrize("batch", [1, 7, 12, 97, 360, 2**20, 10**6 + 3])
@@ -206,9 +202,7 @@ def completed(spec: str) -> tuple[Complete, Diagnostics]:
 
 
 @pytest.mark.parametrize(
-    "step",
-    [step for step in passes.PASSES if step is not vectors],
-    ids=lambda step: step.__name__,
+    "step", [one for one in passes.PASSES if one is not vectors], ids=lambda one: one.__name__
 )
 def test_examples_of_passes_hold(step, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -227,3 +221,109 @@ def test_examples_of_passes_hold(step, tmp_path, monkeypatch):
         (wanted,) = lang.load(after.removesuffix(" ..."), (), Diagnostics())
         for setting, given in wanted.settings.items():
             assert getattr(complete.stages[0], setting) == given.value, setting
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A machine of eight cores with groups in a folder; files are written by their path."""
+    monkeypatch.setattr(cores, "GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(cores, "PROCESSES", tmp_path / "proc")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
+
+    def write(path, text):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("group", "files", "expected"),
+    [
+        ("0::/\n", {}, 8), ("0::/\n", {"cpu.max": "max 100000\n"}, 8),
+        ("0::/\n", {"cpu.max": "150000 100000\n"}, 2),
+        ("0::/a/b\n", {"a/b/cpu.max": "max 100000\n", "a/cpu.max": "300000 100000\n"}, 3),
+        # A container sees its own group as the root, and a path from outside.
+        ("0::/docker/123\n", {"cpu.max": "50000 100000\n"}, 1),
+        ("0::/\n", {"cpu.max": "1600000 100000\n"}, 8), ("0::/\n", {"cpu.max": "nonsense\n"}, 8),
+        ("4:cpu,cpuacct:/a\n1:name=systemd:/a\n", {"cpu.max": "150000 100000\n"}, 8),
+    ],
+)  # fmt: skip
+def test_a_quota_counts_as_cores(group, files, expected, machine):
+    machine("proc/self/cgroup", group)
+    for path, text in files.items():
+        machine(f"groups/{path}", text)
+    assert cores.available_cores() == expected
+
+
+ALLOWED = [
+    "objective=mlm(replace=100/0/0)", "objective=mlm(unit=span) vocab=bytes",
+    "objective=span+sbo format=single-segment", "objective=clm positions=none",
+    "positions=none attention=relative",
+]  # fmt: skip
+
+
+def test_what_is_meant_is_not_remarked_on():
+    specs = [f"hidden=64 {spec}" for spec in ALLOWED] + sorted(shipped_specs())
+    for spec in specs:
+        diagnostics = Diagnostics()
+        points(spec, (), diagnostics)
+        idle = ("R107", *["R108"] * (spec in shipped_specs()))
+        assert not [each for each in diagnostics.remarks if each.code in idle], spec
+
+
+def test_a_term_twice_is_refused_and_heads_are_found_for_the_largest_widths():
+    twice = "objective = 15*mntp + 15*mntp + clm"  # next to rows that are read causally
+    for spec, said in ((twice, "has mntp 2 times"), ("hidden=999999 heads=4 seq=16", "heads=3")):
+        pytest.raises(SpecError, points, spec).match(said)
+
+
+def test_lists_of_another_length_than_layers_are_refused_in_every_spec():
+    """Whatever looks at the layers before, such as what a teacher's layers are compared with."""
+    for spec in sorted(shipped_specs()):
+        for setting in ("heads=[4096]", "ffn=[64]"):
+            pytest.raises(SpecError, points, f"extends {spec} {setting}")
+
+
+SCHEMES = ("none", "all", "attention", "groups(1)", "groups(2)", "groups(3)")
+DEPTHS = ((2, 3), (2, 4), (3, 4), (3, 6), (3, 9), (4, 6), (4, 8))
+
+
+def sharing(scheme: str, layers: int) -> Resolved:
+    return resolve(f"hidden=8 heads=1 vocab=99 seq=16 share={scheme} layers={layers}")
+
+
+@pytest.mark.parametrize("growth", [Stack(), Interleave()])
+def test_a_grown_layer_computes_as_the_layer_it_is_a_copy_of(growth):
+    """Where nothing is refused, whichever layer owns the weights."""
+    refused = 0
+    for scheme, (before, after) in itertools.product(SCHEMES, DEPTHS):
+        if f"({before + 1})" in scheme:
+            continue
+        old, new = (sharing(scheme, layers) for layers in (before, after))
+        copies = weight_map(old, new, growth).copies
+        names = {weight.name for weight in model_weights(old)}
+        _, misfits = fit(old, names, new, growth)
+        agree = all(
+            copies[f"encoder.{part}.{owner}.norm.weight"]
+            == f"encoder.{part}.{there[growth.source(layer, before, after)]}.norm.weight"
+            for part, there in old.encoder.owners.items()
+            for layer, owner in enumerate(new.encoder.owners[part])
+        )
+        assert agree == all(
+            parted(growth, there, new.encoder.owners[part]) is None
+            for part, there in old.encoder.owners.items()
+        )
+        assert agree == (not any("share their" in reason for reason in misfits))
+        refused += not agree
+    assert refused
+
+
+def test_the_groups_of_init_are_not_torn_apart():
+    """Where the smaller network is another run's, its weights say so when they are read."""
+    old, new = (sharing("groups(2)", layers) for layers in (2, 4))
+    _, misfits = fit(old, {weight.name for weight in model_weights(old)}, new, Stack())
+    assert misfits[0] == (
+        "layers 1 and 0 share their attention, but would start as layers 1 and 0 there, which do "
+        "not (grow=interleave does)"
+    )

@@ -38,19 +38,15 @@ def test_costs_are_the_estimates_and_each_settings_those_of_it_alone():
     lines = {line.name: line for line in found.lines}
     assert {*lines} >= {"embedding", "objective", "generator"}
     width = lines["embedding"].alone
-    assert width is not None
     assert (*vars(width).values(),)[:5] == figures(resolve(ONE, ["embedding=32"]))
     assert lines["generator"].alone is None, "it needs rtd"
     assert f"{REFUSED} " in found.as_table()
 
 
-def test_equal_specs_have_no_notes_on_single_settings():
+def test_equal_specs_have_no_notes_on_single_settings_and_a_lone_one_is_the_whole_difference():
     assert "no setting differs" in (table := diff(ONE, ONE).as_table())
     assert "alone" not in table
     assert "Memory and time" in table
-
-
-def test_a_lone_setting_is_the_whole_difference():
     table = diff(ONE, f"{ONE} embedding=32").as_table().split("\n\n")[0].splitlines()
     assert len(table) == 4
     assert table[-1].endswith(" 32")
@@ -96,7 +92,6 @@ def test_a_run_is_compared_as_it_was_begun(tmp_path):
     assert diff(str(run), ONE.replace("layers=4", "layers=2")).lines == ()
     (line,) = diff(str(run), ONE.replace("layers=4", "layers=2").replace("64", "96", 1)).lines[:1]
     assert line.name == "hidden"
-    assert line.alone is not None
     assert line.alone.parameters == figures(resolve(ONE, ["layers=2", "hidden=96"]))[0]
 
 

@@ -43,10 +43,8 @@ def micro_batch(stage: Stage, count: int = BATCH) -> MicroBatch:
     asked = torch.zeros(count, stage.predictions(), dtype=torch.long)
     weights = asked.float()
     starts = torch.zeros(count, stage.texts, dtype=torch.long)
-    pairs, predicted = (
-        PairTargets(starts, starts, starts.float()),
-        Predictions(asked, asked, weights),
-    )
+    pairs = PairTargets(starts, starts, starts.float())
+    predicted = Predictions(asked, asked, weights)
     targets = {
         "mlm": predicted, "mntp": predicted, "tlm": predicted._replace(translated=weights[:, 0]),
         "clm": NextTokenTargets(rows, rows.float()), "plm": predicted,
@@ -64,25 +62,17 @@ def micro_batch(stage: Stage, count: int = BATCH) -> MicroBatch:
         permutation=PermutationMask(rows, rows, asked) if stage.row.queries else None,
         causal=stage.encoder.causal or None,
     )
-    return with_output_positions(
-        stage,
-        MicroBatch(
-            reading=reading,
-            originals=rows,
-            terms={name: targets[name] for name in {*scored, *(t.name for t in stage.objective)}},
-            masked=reading if stage.generator else None,
-        ),
-    )
+    terms = {name: targets[name] for name in {*scored, *(t.name for t in stage.objective)}}
+    masked = reading if stage.generator else None
+    return with_output_positions(stage, MicroBatch(reading, rows, terms, masked=masked))
 
 
 def remembered(stage: Stage, count: int) -> Memory | None:
     """A memory without values."""
     if not stage.memory:
         return None
-    shape = (len(stage.encoder.layers), count, stage.memory, stage.encoder.hidden)
-    return Memory(
-        torch.zeros(shape), torch.zeros((), dtype=torch.long), stage.format.parts(stage.seq)[0]
-    )
+    states = torch.zeros(len(stage.encoder.layers), count, stage.memory, stage.encoder.hidden)
+    return Memory(states, torch.zeros((), dtype=torch.long), stage.format.parts(stage.seq)[0])
 
 
 def as_zipf_says(stage: Stage) -> Callable[[torch.Tensor, int], list[torch.Tensor]]:
@@ -125,9 +115,8 @@ def _counted_by_torch(resolved: Resolved, whole: Stage, stage: Stage) -> tuple[i
             loss, *_ = objective(batch, torch.ones(len(whole.objective)))
             forward = counter.get_total_flops()
             loss.backward()  # type: ignore[no-untyped-call]
-    over_vocabulary = sum(
-        isinstance(term.objective, Mlm | Mntp | Clm | Plm | Sbo) for term in stage.objective
-    )
+    kinds = Mlm | Mntp | Clm | Plm | Sbo
+    over_vocabulary = sum(isinstance(term.objective, kinds) for term in stage.objective)
     bias = 2 * over_vocabulary * resolved.encoder.token_head.scores(stage.predictions())
     return forward // BATCH, counter.get_total_flops() // BATCH - bias
 

@@ -1,12 +1,19 @@
-"""What check finds, as an editor shows it: the same places, and helps that are edits."""
+"""What check finds, as an editor shows it: alone, and in a session with the language server."""
 
+import asyncio
+import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lsprotocol import types
+from pygls.lsp.client import LanguageClient
 from pygls.workspace import PositionCodec
 
-from bertc.base.diagnostics import Source, Span, codes
+from bertc.api import check
+from bertc.base.diagnostics import Source, Span, SpecError, codes
 from bertc.lab.editor.convert import TextLines, actions, diagnostics
 from bertc.lab.editor.hover import page_at
 from bertc.lab.editor.place import place_at
@@ -26,8 +33,6 @@ def lines(text: str) -> TextLines:
 
 def changed(text: str, action: types.CodeAction) -> str:
     """A text after the edits of an action, made as an editor does."""
-    assert action.edit is not None
-    assert action.edit.changes is not None
     at = lines(text)
     edits = [
         (at.offset(edit.range.start), at.offset(edit.range.end), edit.new_text)
@@ -69,11 +74,8 @@ def test_findings_stand_where_check_says_and_actions_remove_them(code, tmp_path,
 def test_a_help_in_two_alternatives_is_two_actions():
     text = "hidden = 384\nheads = 10\n"
     reading = read_checked(Path("mine.bertc"), text)
-    found = list(actions(reading, lines(text), URI, EVERYWHERE))
-    assert [changed(text, action) for action in found] == [
-        "hidden = 384\nheads=8\n",
-        "hidden = 384\nheads=12\n",
-    ]
+    made = [changed(text, action) for action in actions(reading, lines(text), URI, EVERYWHERE)]
+    assert made == ["hidden = 384\nheads=8\n", "hidden = 384\nheads=12\n"]
 
 
 def test_what_a_base_has_is_shown_at_extends_and_mended_here(tmp_path):
@@ -110,9 +112,8 @@ def test_columns_are_counted_as_the_client_counts(end):
     at = lines(text)
     span = Span(Source("", text), text.index("é"), len(text))
     assert at.range(span.start, span.end) == types.Range(types.Position(1, 5), types.Position(2, 3))
-    assert [at.offset(at.position(offset)) for offset in (0, 9, span.start, span.end)] == [
-        0, 9, span.start, span.end,
-    ]  # fmt: skip
+    places = (0, 9, span.start, span.end)
+    assert tuple(at.offset(at.position(place)) for place in places) == places
     assert at.offset(types.Position(0, 99)) == 5
     assert at.offset(types.Position(99, 0)) == len(text)
 
@@ -133,32 +134,22 @@ def offered(text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "first"),
     [
-        ("lay", ["layers = ", "layout = "]),
-        ("lay|ers = 3", ["layers", "layout"]),
-        ("layers=12 hid", ["hidden = "]),
+        ("lay", ["layers = ", "layout = "]), ("lay|ers = 3", ["layers", "layout"]),
+        ("layers=12 hid", ["hidden = "]), ("pack=t", ["true"]),
         ("share = ", ["none", "all", "attention", "ffn", "groups(", "map("]),
-        ("pack=t", ["true"]),
         ("objective = mlm(unit=", ["token", "word", "ngram", "span"]),
-        ("objective = mlm(15%, un", ["unit="]),
-        ("objective = span(", ["p=", "max="]),
-        ("objective = mlm + so", ["sop"]),
-        ("objective=5*k", ["kd(logits)"]),
+        ("objective = mlm(15%, un", ["unit="]), ("objective = span(", ["p=", "max="]),
+        ("objective = mlm + so", ["sop"]), ("objective=5*k", ["kd(logits)"]),
         ("objective=mlm + kd(hidden, la", ["layers="]),
-        ("optimizer=adamw(1e-3, schedule=w", ["wsd"]),
-        ("heads={4, 8} att", ["attention = "]),
+        ("optimizer=adamw(1e-3, schedule=w", ["wsd"]), ("heads={4, 8} att", ["attention = "]),
         ("objective = mlm(p=15%\nhid", ["hidden = "]),
         ("extends albert-ba", ["albert-base-paper", "albert-base"]),
-        ('stage "long" { ste', ["steps = "]),
-        ('stage "long" { hid', []),
-        ("generator { hid", ["hidden = "]),
+        ('stage "long" { ste', ["steps = "]), ('stage "long" { hid', []),
+        ("generator { hid", ["hidden = "]), ("layers = 3 lay", ["layout = "]),
         ('stage "one" { steps=3 }\nlay', ["layers = ", "layout = "]),
-        ("# lay", []),
-        ('stage "lay', []),
-        ("layers = 3 lay", ["layout = "]),
-        ("nonsense = ", []),
-        ("layers = 12,", []),
+        ("# lay", []), ('stage "lay', []), ("nonsense = ", []), ("layers = 12,", []),
     ],
-)
+)  # fmt: skip
 def test_what_is_offered(text, first):
     assert offered(text)[: max(1, len(first))] == first
 
@@ -176,12 +167,9 @@ def test_what_is_offered(text, first):
         ("extends albert-b|ase", "ALBERT-base, version 2, as released"),
         ("exte|nds albert-base", "begin with all settings"),
         ('sta|ge "a" { steps=1 }', "a part of the training"),
-        ("hidden = 64|", ""),
-        ("none|sense = 3", ""),
-        ("layers = |", ""),
-        ("# hid|den", ""),
+        ("hidden = 64|", ""), ("none|sense = 3", ""), ("layers = |", ""), ("# hid|den", ""),
     ],
-)
+)  # fmt: skip
 def test_hover_shows_the_page_of_a_word(text, expected):
     before, _, after = text.partition("|")
     page = page_at(place_at(before + after, len(before)))
@@ -198,3 +186,116 @@ def test_no_beginning_of_a_spec_raises():
                 place = place_at(whole, end)
                 suggestions(place)
                 page_at(place)
+
+
+ROOT = Path(__file__).parents[3]
+SPEC = """extends "base.bertc"   # 😀 data="x" hidden
+heads = 10
+layers = 3
+stage "one" { steps=10 }
+stage "two" { steps=20 }
+"""
+
+
+class Session:
+    """An editor with the server that it has started."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.runner = asyncio.Runner()
+        self.client = LanguageClient("test", "1")
+        self.found: dict[str, types.PublishDiagnosticsParams] = {}
+        self.client.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)(
+            lambda params: self.found.update({params.uri: params})
+        )
+        self.version = 0
+
+    def ask(self, name: str, params: Any) -> Any:
+        return self.runner.run(getattr(self.client, f"{name}_async")(params))
+
+    def begin(self) -> None:
+        command = (sys.executable, "-m", "bertc.cli", "lsp")
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        self.runner.run(self.client.start_io(*command, cwd=str(ROOT), env=environment))
+        able, root = types.ClientCapabilities(), self.folder.as_uri()
+        self.ask("initialize", types.InitializeParams(able, root_uri=root))
+        self.client.initialized(types.InitializedParams())
+
+    def end(self) -> None:
+        self.ask("shutdown", None)
+        self.client.exit(None)
+        self.runner.run(self.client.stop())
+        self.runner.close()
+
+    def uri(self, name: str = "mine.bertc") -> str:
+        return (self.folder / name).as_uri()
+
+    def type(self, text: str) -> list[types.Diagnostic]:
+        """What is found in a text, once it is."""
+        uri, self.version = self.uri(), self.version + 1
+        if self.version == 1:
+            document = types.TextDocumentItem(uri, "bertc", self.version, text)
+            self.client.text_document_did_open(types.DidOpenTextDocumentParams(document))
+        else:
+            document = types.VersionedTextDocumentIdentifier(self.version, uri)
+            change = types.TextDocumentContentChangeWholeDocument(text)
+            params = types.DidChangeTextDocumentParams(document, [change])
+            self.client.text_document_did_change(params)
+        return self.runner.run(asyncio.wait_for(self.answered(), 100))
+
+    async def answered(self) -> list[types.Diagnostic]:
+        while self.uri() not in self.found or self.found[self.uri()].version != self.version:
+            await asyncio.sleep(0.01)
+        return list(self.found[self.uri()].diagnostics)
+
+    def at(self, line: int, column: int) -> tuple[types.TextDocumentIdentifier, types.Position]:
+        return types.TextDocumentIdentifier(self.uri()), types.Position(line, column)
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    folder = tmp_path_factory.mktemp("specs")
+    (folder / "base.bertc").write_text("extends bert-tiny\n\nhidden = 128\n", encoding="utf-8")
+    opened = Session(folder)
+    opened.begin()
+    yield opened
+    opened.end()
+
+
+def test_what_is_found_is_what_check_finds_and_a_fix_mends_it(session):
+    shown = session.type(SPEC)
+    (session.folder / "saved.bertc").write_text(SPEC, encoding="utf-8")
+    error = pytest.raises(SpecError, check, str(session.folder / "saved.bertc"))
+    places = [(each.code, each.span.line, each.span.column) for each in error.value.diagnostics]
+    starts = [(each.code, each.range.start) for each in shown]
+    assert places == [(code, start.line + 1, start.character + 1) for code, start in starts]
+    document = types.TextDocumentIdentifier(session.uri())
+    there = types.CodeActionParams(document, shown[0].range, types.CodeActionContext(shown))
+    (first, *_) = session.ask("text_document_code_action", there)
+    (edit,) = first.edit.changes[session.uri()]
+    assert session.type(SPEC.replace("heads = 10", edit.new_text)) == []
+
+
+def test_choices_replace_what_is_typed(session):
+    session.type(SPEC.replace("layers = 3", 'data="😀" lay'))
+    found = session.ask("text_document_completion", types.CompletionParams(*session.at(2, 13)))
+    (item,) = [item for item in found.items if item.label == "layout"]
+    assert item.text_edit.range == types.Range(types.Position(2, 10), types.Position(2, 13))
+
+
+def test_a_word_is_explained(session):
+    session.type(SPEC.replace("heads = 10\n", ""))
+    hover = session.ask("text_document_hover", types.HoverParams(*session.at(1, 2)))
+    assert "number of layers" in hover.contents.value
+    assert hover.range == types.Range(types.Position(1, 0), types.Position(1, 6))
+    assert session.ask("text_document_hover", types.HoverParams(*session.at(0, 44))) is None
+
+
+def test_formatting(session):
+    session.type(SPEC)
+    document = types.TextDocumentIdentifier(session.uri())
+    asked = types.DocumentFormattingParams(document, types.FormattingOptions(4, True))
+    (edit,) = session.ask("text_document_formatting", asked)
+    assert 'stage "one" { steps = 10 }\n' in edit.new_text
+    session.type('layers = = 3 "')
+    assert session.ask("text_document_formatting", asked) is None

@@ -1,11 +1,10 @@
 """``bertc fit`` finds the best of every candidate; ``steps=equal(...)`` uses up a budget."""
 
 import io
-import itertools
 import json
 import math
 import random
-import re
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,7 +13,6 @@ from bertc.api import points, programs, resolve
 from bertc.base.diagnostics import SpecError, UsageError
 from bertc.check.equal import most_steps
 from bertc.cost import as_table, estimate
-from bertc.ir.program.resolved import Resolved
 from bertc.lab.fit import candidate as fits
 from bertc.lab.fit import fitting as module
 from bertc.lab.fit.budget import Budget, budget
@@ -69,8 +67,7 @@ def test_the_table_of_equal_points_has_their_steps_and_a_wrong_budget_is_reporte
     head, *rows = as_table([estimate(each) for each in points]).splitlines()[:3]
     assert "steps" in head
     assert all(f" {point.steps:,} " in row for point, row in zip(points, rows, strict=True))
-    with pytest.raises(SpecError) as caught:
-        api.points("steps=equal(flop)")
+    caught = pytest.raises(SpecError, api.points, "steps=equal(flop)")
     (found,) = caught.value.diagnostics
     assert found.message == "`budget` of `steps` cannot be `flop`"
     assert found.notes[0].message == "it is one of: flops, time, a number of flops, a number of h"
@@ -91,13 +88,10 @@ LISTS = "layers={1, 2, 4} hidden={64, 128} vocab=1k seq=64 steps=200"
 def costs() -> dict[str, dict[str, float]]:
     """The figures of each candidate, estimated by itself."""
     found = {}
-    for layers, hidden in itertools.product((1, 2, 4), (64, 128)):
-        printed = estimate(resolve(f"layers={layers} hidden={hidden} vocab=1k seq=64 steps=200"))
-        found[f"layers={layers} hidden={hidden}"] = {
-            "params": printed.parameters.total,
-            "flops": printed.flops.train_total,
-            "time": printed.time.seconds_total,
-        }
+    for shape in (f"layers={l} hidden={h}" for l in (1, 2, 4) for h in (64, 128)):
+        printed = estimate(resolve(f"{shape} vocab=1k seq=64 steps=200"))
+        flops, seconds = printed.flops.train_total, printed.time.seconds_total
+        found[shape] = {"params": printed.parameters.total, "flops": flops, "time": seconds}
     return found
 
 
@@ -105,24 +99,16 @@ def test_the_best_of_all_candidates_or_the_nearest_is_found(costs):
     draw, fitting = random.Random(3), 0
     for _ in range(20):
         kinds = draw.sample(["params", "flops", "time"], 2)
-        budgets = [
-            Budget(kind, draw.choice([*costs.values()])[kind] * draw.uniform(0.4, 1.6))
-            for kind in kinds
-        ]
+        some = [draw.choice([*costs.values()])[kind] for kind in kinds]
+        mosts = [figure * draw.uniform(0.4, 1.6) for figure in some]
+        budgets = [Budget(*each) for each in zip(kinds, mosts, strict=True)]
         choice = choose(LISTS, budgets)
-        shares = {
-            name: tuple(figures[each.kind] / each.most for each in budgets)
-            for name, figures in costs.items()
-        }
-        within = {name: each for name, each in shares.items() if max(each) <= 1}
-        assert choice.within == len(within)
-        assert choice.tried == len(costs)
+        shares = [tuple(each[b.kind] / b.most for b in budgets) for each in costs.values()]
+        within = [each for each in shares if max(each) <= 1]
+        assert (choice.within, choice.tried) == (len(within), len(costs))
         best = choice.candidates[0]
         chosen = best.shares(budgets)
-        if within:
-            assert chosen == max(within.values())
-        else:
-            assert max(chosen) == min(map(max, shares.values()))
+        assert chosen == max(within) if within else max(chosen) == min(map(max, shares))
         fitting += choice.fits
         assert dict(best.figures).items() <= costs[best.program.name].items()
     assert 0 < fitting < 20
@@ -155,16 +141,10 @@ def test_steps_use_up_what_they_may():
 
 
 def test_of_sizes_that_tie_the_one_is_taken_that_is_trained_as_its_family(monkeypatch):
-    asked = list[Resolved]()
-
-    def counted(resolved, *arguments, **named):
-        asked.append(resolved)
-        return estimate(resolved, *arguments, **named)
-
-    monkeypatch.setattr(fits, "estimate", counted)
+    monkeypatch.setattr(fits, "estimate", counted := Mock(side_effect=estimate))
     spec = "extends modernbert layers=? hidden=? steps=? vocab=bpe(32k)"
     choice = choose(spec, [budget("time", "3d")], device="a100-40")
-    assert len(asked) < 100, "of hundreds of sizes a part is estimated"
+    assert counted.call_count < 100, "of hundreds of sizes a part is estimated"
     assert choice.family.name == "modernbert-base"
     ratios = [one.tokens_per_parameter for one in choice.candidates]
     wanted = choice.family.tokens_per_parameter
@@ -200,12 +180,10 @@ def test_a_family_is_the_spec_that_is_extended_or_the_longest_reader(spec, famil
 
 def test_a_handful_of_steps_is_remarked_on():
     spec = "layers={1, 2} hidden=64 vocab=1k seq=64 batch=8 steps=?"
-    remarks = [
-        choose(spec, [Budget("flops", flops)]).as_table().partition("remark: ")[2]
-        for flops in (1e9, 2e10)
-    ]
-    assert re.match("--flops leave it 12 steps; ", remarks[0])
-    assert remarks[1] == ""
+    tables = [choose(spec, [Budget("flops", most)]).as_table() for most in (1e9, 2e10)]
+    few, enough = (table.partition("remark: ")[2] for table in tables)
+    assert few.startswith("--flops leave it 12 steps; ")
+    assert enough == ""
 
 
 def test_shapes_that_nobody_trains_are_left_out(monkeypatch):
@@ -218,21 +196,17 @@ def test_shapes_that_nobody_trains_are_left_out(monkeypatch):
 @pytest.mark.parametrize(
     ("kind", "text", "most"),
     [
-        ("params", "14M", 14e6),
-        ("flops", "1e18", 1e18),
-        ("flops", "3 EFLOP", 3e18),
-        ("time", "8h", 28_800),
-        ("memory", "16GiB", 2**34),
+        ("params", "14M", 14e6), ("flops", "1e18", 1e18), ("flops", "3 EFLOP", 3e18),
+        ("time", "8h", 28_800), ("memory", "16GiB", 2**34),
     ],
-)
+)  # fmt: skip
 def test_budgets_are_read_with_their_units(kind, text, most):
     assert budget(kind, text) == Budget(kind, most)
 
 
 @pytest.mark.parametrize(("kind", "text"), [("time", "8"), ("params", "1X"), ("memory", "-1GiB")])
 def test_other_units_are_refused_with_one_that_is_read(kind, text):
-    with pytest.raises(UsageError) as error:
-        budget(kind, text)
+    error = pytest.raises(UsageError, budget, kind, text)
     option, own = error.value.help.split()
     assert budget(option.removeprefix("--"), own).most > 0
 
@@ -240,12 +214,11 @@ def test_other_units_are_refused_with_one_that_is_read(kind, text):
 @pytest.mark.parametrize(
     ("spec", "kinds", "message"),
     [
-        (LISTS, [], "no budget"),
-        ("layers=2", ["params"], "nothing is free"),
+        (LISTS, [], "no budget"), ("layers=2", ["params"], "nothing is free"),
         ("heads=?", ["params"], "no usual values"),
         ("steps=?", ["params"], "needs a budget that steps spend"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_chosen_is_refused(spec, kinds, message):
     with pytest.raises(UsageError, match=message) as error:
         choose(spec, [Budget(kind, 1e9) for kind in kinds])

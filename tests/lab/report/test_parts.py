@@ -1,21 +1,32 @@
-"""Parts of pages without a browser: escaping, pictures, parts that cannot be made."""
+"""Pages and their parts: escaping, pictures, and all of it drawn in a browser without errors."""
 
+import itertools
+import json
 import math
+import re
+import shutil
+from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bertc.api import estimate, points
+from bertc.api import estimate, points, train
 from bertc.base.diagnostics import DataError, Table, html_text
+from bertc.cost.planning.plan import Plan
+from bertc.lab.report.attention import attention_page
 from bertc.lab.report.cost import ELSEWHERE, estimated_cost
 from bertc.lab.report.curves import RunCurves, curves_section, panels
 from bertc.lab.report.markup import Html, element, in_picture, joined
 from bertc.lab.report.page import document, section
-from bertc.lab.report.pictures import Picture
+from bertc.lab.report.report import report_page
+from bertc.lab.report.samples import SAMPLES
 from bertc.lab.results.curves import Curves, MetricsPoint
 from bertc.lab.results.groups import Summary
 from bertc.lab.results.intervals import interval
 from bertc.run.records.folder import RunFolder
+from bertc.run.records.lock import Lock
 from bertc.run.records.metrics import Usage, append_line
 
 
@@ -106,11 +117,9 @@ def test_curves_of_a_group_are_one_trace_with_gaps_and_not_too_many_points():
     runs = [RunCurves(f"run {n}", f"group {n % 2}", Curves(points_of_run)) for n in range(3)]
     legend, picture, note = curves_section(runs)
     assert "group 1" in str(legend)
-    assert isinstance(picture, Picture)
     first, second = picture.traces
-    assert len(first["x"]) == 2 * (1500 + 2), (
-        "two runs, the last point of each, and a gap after each"
-    )
+    # Of two runs, with the last point of each and a gap after each.
+    assert len(first["x"]) == 2 * (1500 + 2)
     assert first["x"][1499:1502] == [2999, 3000, None]
     assert first["text"][-2] == "run 2"
     assert second["text"][0] == "run 1"
@@ -125,3 +134,158 @@ def test_the_cost_of_a_run_without_a_lock_is_that_of_the_estimate(tmp_path):
     folder = RunFolder(tmp_path)
     folder.start(resolved, "")
     assert estimated_cost(folder) == estimate(resolved, ELSEWHERE)
+
+
+HOSTILE = "<img src=x onerror=alert(1)> \u202e\"'&amp;"
+MOST_SHOWN = "<img src=x onerror=alert(1)> \\u202e\"'&amp;"
+SPEC = (
+    "extends bert-tiny layers=1 hidden=32 heads=2 vocab=100 data=files('none.txt') seq=16 "
+    "log_every=1 eval_every=2 objective=mlm "
+)
+TRAINED = (
+    "layers=2 hidden=32 heads=2 ffn=64 seq=24 batch=4 steps=2 vocab=wordpiece(80) device=cpu "
+    "data=files('{}', sentences=lines) holdout=30% eval_examples=4 log_every=1 compile=off"
+)
+STAGES = "stage 'a <b>' { steps=6 seq=8 } stage 'z' { steps=6 }"
+
+
+def trained(folder: Path, spec: str, loss: float = 5.0) -> Path:
+    """A run folder with metrics of all its steps, in which nothing was trained."""
+    (resolved,) = points(spec)
+    folder.mkdir(parents=True)
+    run = RunFolder(folder)
+    run.start(resolved, spec)
+    stages = len(resolved.stages)
+    plan = Plan("cpu", "fp32", (1,) * stages, (False,) * stages, False, ())
+    content = {
+        "schema": 1, "resolved": "", "data": "", "init": "", "threads": 1,
+        "plan": json.loads(json.dumps(vars(plan))), "machine": {"name": "x"}, "versions": {},
+    }  # fmt: skip
+    Lock.of(content, run.lock).write(run.lock)
+    lines = []
+    for stage in resolved.stages:
+        for step in range(stage.first_step + 1, stage.first_step + stage.steps + 1):
+            line: dict[str, Any] = {
+                "kind": "train", "step": step, "stage": stage.name, "loss": loss / step,
+                "losses": {"mlm": loss / step}, "tokens": 64 * step, "seconds": 0.5 * step,
+            }  # fmt: skip
+            lines.append({**line, "lr": 1e-4, "grad_norm": 1.0})
+            if step % 2 == 0:
+                lines.append({**line, "kind": "eval", "accuracy": {"mlm": 0.1}})
+    run.metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    attempt = {"time": 1e9, "host": HOSTILE, "device": "cpu", "processes": 1}
+    for step in (0, 7):
+        append_line(run.attempts, {"step": step, **attempt})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    pytest.importorskip("plotly", reason="plotly is not installed")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("there is no chromium on this machine")
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    pytest.importorskip("plotly", reason="plotly is not installed")
+    folder = tmp_path_factory.mktemp("pages")
+    trained(folder / HOSTILE, f"{SPEC} batch=4 {STAGES}")
+    for lr, batch, seed in itertools.product(("1e-3", "3e-3"), (4, 8), (1, 2)):
+        spec = f"{SPEC} steps=6 optimizer=adamw({lr}) batch={batch} seed={seed}"
+        trained(folder / "grid" / f"{lr}-{batch}-{seed}", spec, 5 + seed + batch)
+    text = folder / "<i>.txt"
+    words = ("barn", "owl", "<b>", "hay", "mouse", "night", "straw", "field", "moon")
+    lines = [" ".join(words[(n * k + n) % 9] for k in range(12)) for n in range(60)]
+    text.write_text("\n".join(lines) + "\n")
+    rows = folder / "rows.tsv"
+    rows.write_text("text\tlabel\n" + "".join(f"{line}\t<{len(line) % 2}>\n" for line in lines))
+    found = {name: folder / name for name in (HOSTILE, "grid", "trained", "judged")}
+    found["one"] = found.pop(HOSTILE)
+    written = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BERTC_CACHE", str(folder / "cache"))
+        train(TRAINED.format(text), folder / "trained")
+        train(f"{TRAINED.format(text)} task=classify('{rows}', '{rows}')", folder / "judged")
+        for name, run in found.items():
+            written[name] = folder / f"{name}.html"
+            written[name].write_text(report_page([run]))
+            assert written[name].read_text() == report_page([run]), "the same of the same runs"
+        written["attention"] = folder / "attention.html"
+        page = attention_page(folder / "trained", "<b> owl hay", "")
+        written["attention"].write_text(page)
+    return written
+
+
+def test_the_cost_of_a_run_says_what_its_time_went_to(pages):
+    found = pages["trained"].read_text()
+    for what in ("training steps", "waiting for batches", "evaluations", "saving"):
+        assert re.search(rf">{what}</td><td[^>]*></td><td[^>]*>[\d.]+ \w+, \d+%</td>", found), what
+
+
+def test_a_run_opens_with_what_one_wants_to_know(pages):
+    found = re.findall("<h2>(.*?)</h2>", pages["trained"].read_text())
+    assert found == ["Result", "Curves", "Answers", "Cost", "Spec"]
+    answers = pages["trained"].read_text().partition("<h2>Answers")[2].partition("<h2>Cost")[0]
+    assert answers.count("[MASK]") == SAMPLES
+    assert "&lt;i&gt;.txt" in answers
+    judged = pages["judged"].read_text().partition("<h2>Answers")[2].partition("<h2>Cost")[0]
+    assert len(re.findall(r"&lt;[01]&gt; \(\d+%\)", judged)) == SAMPLES
+
+
+INSIDE = """[...document.querySelectorAll('.plotly-graph-div')].filter(plot =>
+    plot.querySelector('.main-svg').getBoundingClientRect().width
+    > plot.closest('figure').clientWidth + 1).map(plot => plot.id)"""
+"""The pictures that are wider than their column."""
+
+
+@pytest.mark.parametrize("name", ["one", "grid", "trained", "attention"])
+def test_a_page_is_drawn_without_errors_and_does_not_scroll_sideways(name, pages, browser):
+    page, errors = browser.new_page(viewport={"width": 420, "height": 800}), []
+    page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("dialog", lambda dialog: errors.append(dialog.message))
+    page.on("request", lambda sent: errors.append(sent.url) if "http" in sent.url else None)
+    page.goto(pages[name].as_uri())
+    plots = page.locator(".plotly-graph-div").count()
+    assert plots >= 1 if name == "attention" else plots >= 3
+    drawn = "document.querySelectorAll('.main-svg .plot, .main-svg .cartesianlayer').length"
+    page.wait_for_function(f"{drawn} >= {plots}")
+    wide = "document.documentElement.scrollWidth <= innerWidth"
+    for width in (420, 700, 1300):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.reload()  # pictures are drawn while the page is read
+        page.wait_for_function(f"document.querySelectorAll('.main-svg').length >= {plots}")
+        assert page.evaluate(wide)
+        assert page.evaluate(INSIDE) == []
+    text = page.locator("body").inner_text()
+    if name == "attention":
+        page.wait_for_selector(".heatmaplayer image")
+        assert page.locator(".heatmaplayer image").count() == 2
+        page.locator(".updatemenu-header").click()
+        page.locator(".updatemenu-dropdown-button").nth(1).click()
+        page.wait_for_selector(".annotation-text:has-text('1.0')")
+    if name == "trained":
+        assert "<i>.txt" in text
+        assert "training steps" in text
+        assert re.search(r"memory at its peak\s+[\d.,]+ [KM]iB\s+[\d.,]+ [MG]iB", text)
+    if name == "grid":
+        assert "optimizer" in text
+        assert page.locator("h3", has_text="batch").count() == 1
+    if name == "one":
+        assert page.locator("h1").inner_text() == MOST_SHOWN
+        assert MOST_SHOWN in page.evaluate("document.body.textContent")
+        assert "a <b>" in page.locator(".plotly-graph-div").first.inner_text()
+        page.locator(".updatemenu-header").first.click()
+        page.locator(".updatemenu-dropdown-button").nth(1).click()
+        plot = "document.querySelector('.plotly-graph-div')"
+        page.wait_for_function(f"{plot}.layout.xaxis.title.text === 'tokens'")
+        assert page.evaluate(f"[...{plot}.data[0].x]")[1] == 128
+    assert not errors
+    page.close()
