@@ -39,7 +39,7 @@ LEGEND = (
 )
 
 WIDTH = 100
-BOLD, PLAIN = "\x1b[1m{}\x1b[0m", "{}"
+BOLD, NOT_BOLD = "\x1b[1m{}\x1b[0m", "{}"
 RELATED = ("text", "positive", "negative")
 """The rows of an example of a task that embeds."""
 
@@ -76,7 +76,9 @@ def preview(
             parts += _examples(data, examples, None if step is None else at)
         else:
             parts.append(f"stage {stage.name}: {stage.format.kind}, rows of {stage.seq} tokens")
-            parts += _rows(resolved, stage, data, slice(0, examples), at, BOLD if color else PLAIN)
+            parts += _rows(
+                resolved, stage, data, slice(0, examples), at, BOLD if color else NOT_BOLD
+            )
     return "\n\n".join(parts)
 
 
@@ -182,8 +184,8 @@ def _row_text(
         for at, turn in tensors.turns(targets, micro_batch, row).items():
             beside[at] = style.format(f"«{turn}→{view.token(view.seen[at])}»")
         for at in tensors.marks(targets, row):
-            asked = f"«{view.token(view.seen[at])}→{view.token(view.original[at])}»"
-            beside[at] = style.format(asked)
+            both = f"«{view.token(view.seen[at])}→{view.token(view.original[at])}»"
+            beside[at] = style.format(both)
     starts = [start for start in batch.starts[row].tolist() if start < stage.seq]
     backward = ", read from its end to its beginning" if batch.backward[row] else ""
     packed = f", {several(len(starts), 'example')}" if stage.pack else ""

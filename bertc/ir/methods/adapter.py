@@ -1,4 +1,4 @@
-"""What is left as it is of a network: freezing, and adapters next to frozen maps.
+"""Freezing of a network or of its layers, and adapters next to frozen maps.
 
 Adapters are small trained maps, which later are added into the maps of layers. With one the rest of
 an encoder is frozen, but for the pooler, which belongs to the head.

@@ -1,4 +1,4 @@
-"""What rises or falls over the steps of a stage of text: rows of a batch, and shares of masks."""
+"""Values that change over the steps of a stage of text: rows of a batch, and shares of masks."""
 
 import math
 from operator import not_

@@ -15,7 +15,7 @@ _ESCAPED = {"n": "\n", "t": "\t"}
 LEAVES = ("NUMBER", "RANGE", "NAME", "STRING")
 """Terminals that are values by themselves."""
 NODES = get_args(tree.Value)
-SEVERAL = {"list": tree.Series, "grid": tree.Grid, "sum": tree.Sum}
+OF_SEVERAL = {"list": tree.Series, "grid": tree.Grid, "sum": tree.Sum}
 """The nodes of rules that have values alone."""
 
 
@@ -45,7 +45,7 @@ class Builder:
             case "named":
                 return tree.Argument(span, self.name(children[0]), values[-1])
             case "list" | "grid" | "sum":
-                return SEVERAL[rule](span, tuple(values))
+                return OF_SEVERAL[rule](span, tuple(values))
             case "ratio":
                 return tree.Ratio(span, tuple(v for v in values if isinstance(v, tree.Number)))
             case "scaled":

@@ -102,7 +102,8 @@ def _laid_out(stage: Stage, share: Share) -> Share:
     corpus = share.corpus
     if not corpus.layout:
         return share
-    first = next((item.corpus for item in stage.data if item.corpus.layout), None)
+    alike = (item.corpus for item in stage.data if item.corpus.layout == corpus.layout)
+    first = next(alike, None)
     known = {name: getattr(first, name) for name in corpus.layout if first}
     languages = {language for item in stage.data for language in item.corpus.languages}
     known |= {"language": languages.pop()} if len(languages) == 1 else {}
