@@ -91,117 +91,89 @@ ALIKE = {
     "schedule": "optimizer=adamw(schedule={})",
 }  # fmt: skip
 """Settings of which every kind can be written alike, and a new one is tried as it is."""
+
+
+def alike(kinds: str, spec: str) -> dict[str, str]:
+    """Specs of kinds that differ in the kind alone."""
+    return {kind: spec.format(kind) for kind in kinds.split()}
+
+
+ENGLISH = "files('a.en', language='en') languages=['en', 'fr'] language_embeddings=true"
 NETWORKS: dict[str, dict[str, str]] = {
-    **{of: {kind: spec.format(kind) for kind in sorted(UNIONS[of])} for of, spec in ALIKE.items()},
+    **{of: alike(" ".join(sorted(UNIONS[of])), spec) for of, spec in ALIKE.items()},
     "attention": {
-        "full": "attention=full",
-        "local": "attention=local(4)",
+        "full": "attention=full", "local": "attention=local(4)",
         "relative": "attention=relative positions=none",
         "disentangled": "attention=disentangled(4, 4) positions=none",
     },
     "positions": {
-        "learned": "positions=learned(32)",
+        **alike("sinusoidal rotary alibi", "positions={}"), "learned": "positions=learned(32)",
         "bucketed": "positions=bucketed(32, buckets=4, distance=4)",
-        "sinusoidal": "positions=sinusoidal",
-        "rotary": "positions=rotary",
-        "alibi": "positions=alibi",
         "none": "positions=none attention=relative",
     },
     "share": {
-        **{kind: f"share={kind}" for kind in ("none", "all", "attention", "ffn")},
-        "groups": "share=groups(1)",
+        **alike("none all attention ffn", "share={}"), "groups": "share=groups(1)",
         "map": "share=map([0, 1])",
     },
-    "ffn": {
-        "mlp": "activation=relu",
-        **{kind: f"activation={kind}" for kind in ("geglu", "geglu-tanh", "swiglu")},
-    },
+    "ffn": {"mlp": "activation=relu", **alike("geglu geglu-tanh swiglu", "activation={}")},
     "table": {"whole": "table=whole", "adaptive": "table=adaptive([50]) head=adaptive"},
     "head": {
-        "transform": "head=transform",
-        "linear": "head=linear",
+        **alike("transform linear", "head={}"),
         "adaptive": "head=adaptive table=adaptive([50], div=1)",
-        "bilstm": f"{TAG}, head=bilstm(8, 1))",
-        "plain": 'task=squad(".", version=2)',
+        "bilstm": f"{TAG}, head=bilstm(8, 1))", "plain": 'task=squad(".", version=2)',
         "conditioned": 'task=squad(".", version=2, head=conditioned)',
     },
     "body": {"transformer": "", "bilstm": "body=bilstm(8)"},
     "generator": {
-        "none": "generator=none",
+        "none": "generator=none", **alike("unigram random", "generator={} objective=rtd"),
         "network": "generator=network(0.5, tie=gdes) embedding=8 objective=rtd+mlm",
-        "unigram": "generator=unigram objective=rtd",
-        "random": "generator=random objective=rtd",
     },
     "average": {"none": "average=none", "ema": "average=ema(2)"},
     "batch_warmup": {"none": "batch_warmup=none", "rising": "batch_warmup=rising(2, 2)"},
     "adapt": {"none": "adapt=none", "lora": "adapt=lora(4, on=attention+ffn)"},
-    "prune": {"none": "", "heads": "prune=heads(50%)", "neurons": "prune=neurons(50%)"},
+    "prune": {"none": "", **alike("heads neurons", "prune={}(50%)")},
     "masking": {"dynamic": "", "static": "objective=mlm(masking=static(1))"},
     "vocab": {
-        "wordpiece": "vocab=wordpiece(100)", "bpe": "vocab=bpe(300)",
-        "unigram": "vocab=unigram(100)", "words": "vocab=words(100)", "bytes": "vocab=bytes",
-        "tokenizer": 'vocab="vocab.txt"', "extend": "vocab=extend('vocab.txt', 20)",
-        "trim": "vocab=trim('vocab.txt')",
+        **alike("wordpiece unigram words", "vocab={}(100)"), "bpe": "vocab=bpe(300)",
+        "bytes": "vocab=bytes", "tokenizer": 'vocab="vocab.txt"',
+        "extend": "vocab=extend('vocab.txt', 20)", "trim": "vocab=trim('vocab.txt')",
     },
     "format": {
-        "segment-pair": "format=segment-pair",
-        "sentence-pair": "format=sentence-pair",
-        "full-sentences": "format=full-sentences",
-        "blocks": "format=blocks",
-        "doc-sentences": "format=doc-sentences",
-        "single-segment": "format=single-segment",
+        **alike("segment-pair sentence-pair full-sentences blocks", "format={}"),
+        **alike("doc-sentences single-segment", "format={}"),
         "stream": "format=stream objective=clm attention=relative",
         "stream-pair": f"format=stream-pair objective=plm {XLNET}",
     },
-    "unit": {
-        kind: f"objective=mlm(unit={kind})"
-        for kind in ("token", "adaptive", "word", "ngram", "span")
-    },
+    "unit": alike("token adaptive word ngram span", "objective=mlm(unit={})"),
     "corpus": {
         "docstrings": "data=docstrings", "files": 'data=files("farm.txt")',
         "hf": 'data=hf("nobody/nothing")', "pairs": f"objective=tlm {PAIRS}",
         "prepared": 'data=prepared("prepared")',
     },
-    "mixing": {
-        kind: f"objective=mlm+tlm {PAIRS}+files('a.en', language='en') languages=['en', 'fr'] "
-        f"language_embeddings=true mixing={kind}"
-        for kind in ("rows", "batches")
-    },
+    "mixing": alike("rows batches", f"objective=mlm+tlm {PAIRS}+{ENGLISH} mixing={{}}"),
     "source": {
-        "none": "",
-        "spec": f"objective=mlm+kd(hidden) {TAUGHT}",
+        "none": "", "spec": f"objective=mlm+kd(hidden) {TAUGHT}",
         "run": "objective=mlm+kd(hidden) teacher='bert'",
     },
     "init": {
         "random": "init=random", "run": "init='bert'",
         "layers": "init=layers('bert', [1]) layers=1", "vectors": "init=vectors('vectors.txt')",
     },
-    "embeddings": {
-        kind: f"init=run('bert', embeddings={kind})" for kind in ("same", "mean", "random", "focus")
-    },
+    "embeddings": alike("same mean random focus", "init=run('bert', embeddings={})"),
     "grow": {
-        **{
-            kind: GROWING.format("layers=1", "layers=2", kind)
-            for kind in ("stack", "interleave", "tile")
-        },
-        "identity": "norm=pre " + GROWING.format("layers=1", "layers=2", "identity"),
+        kind: "norm=pre " * (kind == "identity") + GROWING.format("layers=1", "layers=2", kind)
+        for kind in ("stack", "interleave", "tile", "identity")
     },
     "features": {
-        kind: f"{CLASSIFY}) features={kind} freeze=all"
-        for kind in ("last", "second-to-last", "embeddings")
-    }
-    | {
-        kind: f"{CLASSIFY}) features={kind}(2) freeze=all"
-        for kind in ("sum", "concat", "weighted-sum")
+        **alike("last second-to-last embeddings", f"{CLASSIFY}) features={{}} freeze=all"),
+        **alike("sum concat weighted-sum", f"{CLASSIFY}) features={{}}(2) freeze=all"),
     },
     "copies": {
-        "none": f"{CLASSIFY}) augment=none",
-        "edit": f"{CLASSIFY}) augment=edit",
+        **alike("none edit", f"{CLASSIFY}) augment={{}}"),
         "replace": f"{CLASSIFY}) augment=replace('bert')",
     },
     "loss": {
-        "plain": f"{CLASSIFY}, loss=plain(0.1))",
-        "balanced": f"{TAG}, loss=balanced)",
+        "plain": f"{CLASSIFY}, loss=plain(0.1))", "balanced": f"{TAG}, loss=balanced)",
         "weights": f"{CLASSIFY}, labels=many, loss=weights([1, 2, 3]))",
         "focal": f"{CLASSIFY}, loss=focal(1.5, smoothing=0.1))",
     },
@@ -210,25 +182,19 @@ NETWORKS: dict[str, dict[str, str]] = {
         "mined": f"{EMBED}, negatives=mined('bert', number=2), widths=[16, 8])",
     },
     "objective": {
-        **{kind: f"objective={kind}" for kind in ("mlm", "mntp", "plm")},
-        **{kind: f"objective=mlm+{kind}" for kind in ("nsp", "sop")},
-        **{kind: f"objective={kind} generator=unigram" for kind in ("rtd", "restore")},
-        "tlm": f"objective=tlm {PAIRS}",
-        "clm": "objective=clm attention=relative",
+        **alike("mlm mntp plm", "objective={}"), **alike("nsp sop", "objective=mlm+{}"),
+        **alike("rtd restore", "objective={} generator=unigram"),
+        "tlm": f"objective=tlm {PAIRS}", "clm": "objective=clm attention=relative",
         "sbo": "objective=span+sbo format=single-segment",
         **{
             f"kd({of})": f"objective=mlm+kd({of}) {TAUGHT}"
             for of in ("logits", "hidden", "embeddings", "cls", "attention", "relations")
         },
-        "glue": 'task=glue(rte, "RTE")',
-        "xnli": 'task=xnli("xnli")',
-        "squad": 'task=squad(".", version=2)',
-        "race": 'task=race("race")',
-        "tagging": 'task=tagging("tags")',
-        "classify": f"{CLASSIFY})",
+        "glue": 'task=glue(rte, "RTE")', "xnli": 'task=xnli("xnli")',
+        "squad": 'task=squad(".", version=2)', "race": 'task=race("race")',
+        "tagging": 'task=tagging("tags")', "classify": f"{CLASSIFY})", "tag": f"{TAG})",
         "regress": 'task=regress("score.train.tsv", "score.dev.tsv")',
         "choose": f'task=choose({CHOICES}, choices=["a", "b", "c"])',
-        "tag": f"{TAG})",
         "read": 'task=read("read.train.tsv", "read.dev.tsv")',
         "embed": f"{EMBED}, negative=b)",
         "rerank": f"task=rerank({CHOICES}, text=question, positive=a, negative=b)",

@@ -66,13 +66,9 @@ class MeanAttention(AttentionPart[Mean, Mask]):
         self, x_bqh: torch.Tensor, keys_bkh: torch.Tensor | None, context: Mask
     ) -> torch.Tensor:
         value_bkw = self.value(x_bqh if keys_bkh is None else keys_bkh)
-        assert context.allowed is not None
         share_bqk = context.allowed[:, 0].to(value_bkw.dtype)
-        share_bqk = (share_bqk / share_bqk.sum(-1, keepdim=True)).expand(
-            len(x_bqh), x_bqh.shape[1], -1
-        )
-        mixed_bqh: torch.Tensor = self.output(share_bqk @ value_bkw)
-        return mixed_bqh
+        share_bqk = share_bqk / share_bqk.sum(-1, keepdim=True)
+        return self.output(share_bqk.expand(*x_bqh.shape[:2], -1) @ value_bkw)
 
 
 class Gated(Node):

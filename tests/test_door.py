@@ -77,9 +77,8 @@ def test_mistakes_are_at_the_keyword() -> None:
 
 def test_an_argument_stands_for_its_setting() -> None:
     changed = Spec("extends bert-base").with_(lr=1e-3).resolve().stages[0].optimizer
-    assert changed == Spec("bert-base").resolve().stages[0].optimizer.model_copy(
-        update={"lr": 1e-3}
-    )
+    optimizer = Spec("bert-base").resolve().stages[0].optimizer
+    assert changed == optimizer.model_copy(update={"lr": 1e-3})
     assert Spec().with_(lr=2e-5).resolve().stages[0].optimizer.lr == 2e-5
     with pytest.raises(bertc.UsageError, match="dropoutt is no setting") as error:
         Spec().with_(dropoutt=0)
@@ -116,8 +115,7 @@ def test_a_run_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert run.metrics.frame.step.max() == 2
     text = "the [MASK] sat"
     assert run.fill(text).summary() == bertc.load("run").fill(text).summary()
-    assert run.embed(["a hen"]).shape == (1, 32)
-    assert run.encode("a hen").shape[-1] == 32
+    assert (run.embed(["a hen"]).shape, run.encode("a hen").shape[-1]) == ((1, 32), 32)
     assert run.evaluate(examples=4).step == 2
     assert Spec(init=run) == Spec(init=Path("run"))
     others = bertc.open(run.export("exported"))
@@ -127,5 +125,4 @@ def test_a_run_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert others.metrics == []
     assert "held-out mlm" in run._repr_html_()
     assert "run" in repr(run)
-    with pytest.raises(bertc.MissingInputError, match="there is no folder"):
-        bertc.open("nowhere")
+    pytest.raises(bertc.MissingInputError, bertc.open, "nowhere").match("there is no folder")

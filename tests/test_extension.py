@@ -18,7 +18,7 @@ from bertc.cost.rules import cost
 from bertc.hub import families
 from bertc.hub.families import family_for
 from bertc.hub.families.config import HfConfig, Single, Tokens
-from bertc.hub.families.family import Family, Obstacle, Reshape, TaskHeads, hf_class
+from bertc.hub.families.family import Family, Reshape, TaskHeads, hf_class
 from bertc.hub.leaving.exporting import export_model
 from bertc.ir import operation as op
 from bertc.ir.base import Node
@@ -42,6 +42,7 @@ from bertc.use.source.checking import check_source
 from bertc.use.source.file import emit_source
 from tests import new_kinds as new
 from tests.cli.test_emit import assert_drawn
+from tests.hub.hf_models import config_of, respell
 from tests.hub.programs import Wordless, program, tensors
 from tests.net.programs import FARM, spec
 from tests.run.conftest import same_run, stop_after
@@ -134,41 +135,31 @@ def test_a_new_family_comes_back_as_it_went_out(toy_folder):
     [
         ({"segments": 2}, "segments=2", "the Toy layout has segments=0"),
         ({"norm": PreNorm(affine=False)}, "norm=pre(affine=false)", "has norm=pre"),
-        (
-            {"positions": LearnedPositions(rows=18, offset=2)},
-            "positions=learned(18, offset=2)",
-            "has positions=learned(16)",
-        ),
+        ({"positions": LearnedPositions(rows=18, offset=2)}, "positions=learned(18, offset=2)",
+         "has positions=learned(16)"),
         ({"positions": SinusoidalPositions()}, "positions=sinusoidal", "positions=learned(16)"),
     ],
-)
+)  # fmt: skip
 def test_a_new_family_refuses_with_a_reason(settings, setting, why, toy_family, tmp_path):
-    resolved = toy(**settings)
+    assert why in obstacle(toy(**settings), setting, tmp_path)
+
+
+def obstacle(resolved: Resolved, setting: str, folder: Path) -> str:
+    """What a strict export says of the setting that stands in the way."""
     with pytest.raises(DataError) as refused:
-        export_model(resolved, tensors(resolved), Wordless(0), tmp_path / "m", strict=True)
+        export_model(resolved, tensors(resolved), Wordless(0), folder / "m", strict=True)
     assert refused.value.message.startswith(f"{setting} stands in the way: ")
-    assert why in refused.value.message
+    return refused.value.message
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"sideways": True}, "unsupported sideways = true"),
-        ({"width": "wide"}, 'unsupported width = "wide"'),
-        ({"colour": "red", "sideways": False, "twist": 3}, ""),
-    ],
-)
-def test_a_new_family_reads_of_its_configuration_what_it_says(changed, message, toy_folder):
-    path = toy_folder / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changed}))
-    if not message:
-        imported = import_model(toy_folder)
-        assert imported.config.model_type == "toy"
-        assert imported.config.unread == ("twist",)
-        return
-    with pytest.raises(DataError) as refused:
-        import_model(toy_folder)
-    assert message in refused.value.message
+def test_a_new_family_reads_of_its_configuration_what_it_says(toy_folder):
+    sound = config_of(toy_folder)
+    for changed, said in ({"sideways": True}, "sideways = true"), ({"width": "x"}, 'width = "x"'):
+        respell(toy_folder, **{"sideways": False, **sound, **changed})
+        pytest.raises(DataError, import_model, toy_folder).match(f"unsupported {said}")
+    respell(toy_folder, **sound, colour="red", sideways=False, twist=3)
+    config = import_model(toy_folder).config
+    assert (config.model_type, config.unread) == ("toy", ("twist",))
 
 
 class Windowed(FullAttention):
@@ -202,11 +193,8 @@ OWN = program().encoder
 )
 def test_what_no_family_lists_is_never_left_out_or_written_as_another(encoder, setting):
     resolved = program()
-    (stage,) = resolved.stages
-    found = family_for(
-        resolved.model_copy(update={"stages": (stage.model_copy(update={"encoder": encoder}),)}), 0
-    )
-    assert isinstance(found, Obstacle)
+    stage = resolved.stages[0].model_copy(update={"encoder": encoder})
+    found = family_for(resolved.model_copy(update={"stages": (stage,)}), 0)
     assert found.setting == setting
 
 
@@ -217,8 +205,6 @@ PARTS: dict[str, tuple[type[Node], str, Any, dict[str, Any]]] = {
     "objective": (Term, "objective", new.Long | Objective, {}),
 }
 """Of each sort the union that it joins, by node and field, and what an encoder changes."""
-
-
 NEW: tuple[tuple[Callable[..., Any], type[Node], Any], ...] = (
     (attention.build_attention, new.Mean, new.MeanAttention),
     (ffn.build_ffn, new.Gated, new.GatedFeedForward),
@@ -302,18 +288,14 @@ def test_what_a_new_part_computes_is_what_it_states(plugged):
     assert counter.get_total_flops() == stated
 
 
-@pytest.mark.parametrize(
-    ("plugged", "setting"),
-    [
-        ("attention", "attention=mean"), ("feed-forward", "activation=gated"),
-        ("norm", "norm=post"),
-    ],
-    indirect=["plugged"],
-)  # fmt: skip
-def test_a_new_part_is_refused_with_a_reason(plugged, setting, tmp_path):
-    with pytest.raises(DataError) as refused:
-        export_model(plugged, tensors(plugged), Wordless(0), tmp_path / "m", strict=True)
-    assert refused.value.message.startswith(f"{setting} stands in the way: ")
+IN_THE_WAY = {
+    "attention": "attention=mean", "feed-forward": "activation=gated", "norm": "norm=post",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("plugged", IN_THE_WAY, indirect=True)
+def test_a_new_part_is_refused_with_a_reason(plugged, request, tmp_path):
+    assert obstacle(plugged, IN_THE_WAY[request.node.callspec.params["plugged"]], tmp_path)
 
 
 def test_a_new_part_is_written_as_source(plugged):

@@ -32,19 +32,20 @@ GUIDES = [TUTORIAL, *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TAKES_SPECS = {"check", "estimate", "build", "show-batch", "train", "bench", "sweep"}
 TAKES_RANGES = {"check", "sweep"}
-SMALLER = "layers=1 hidden=16 heads=2 vocab=wordpiece(300) seq=16 batch=4 steps=3 holdout=0.3"
-
-
+SMALLER = [
+    "layers=1", "hidden=16", "heads=2", "vocab=wordpiece(300)", "seq=16", "batch=4", "steps=3",
+    "holdout=0.3",
+]  # fmt: skip
+FARMS = "".join(f"the henhouse and the duckpond of farm {n}.\n\n" for n in range(60))
 Run = Callable[..., str]
 
 
+def sets(*settings: str) -> list[str]:
+    return [word for setting in settings for word in ("--set", setting)]
+
+
 @pytest.fixture
-def run(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    command: Callable[..., int],
-) -> Run:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[..., Any]) -> Run:
     """A call that runs a command in an empty folder, has it succeed, and returns what it says.
 
     No pictures of finished runs are drawn, which tests/run/test_training.py looks at.
@@ -53,10 +54,9 @@ def run(
     monkeypatch.setenv("BERTC_CACHE", str(tmp_path / "cache"))
 
     def succeed(*arguments: str) -> str:
-        code = command(*arguments)
-        said = capsys.readouterr()
-        assert not code, (arguments, said.err)
-        return said.out + said.err
+        code, out, err = call(*arguments)
+        assert not code, (arguments, err)
+        return out + err
 
     return succeed
 
@@ -76,15 +76,17 @@ def blocks(page: Path, language: str) -> list[str]:
     return [textwrap.dedent(block) for block in found]
 
 
-def tutorial_spec() -> str:
-    (spec,) = blocks(TUTORIAL, "bertc")
-    return spec
-
-
 def files_of(page: Path) -> dict[str, str]:
     """Specs that the commands of a page read: its own, or the tutorial's as mine.bertc."""
-    own = blocks(page, "bertc") if page == MODERN else [tutorial_spec()]
+    own = blocks(page if page == MODERN else TUTORIAL, "bertc")
     return dict(zip(("mine.bertc", "decay.bertc"), own, strict=False))
+
+
+def lay_out(files: dict[str, str]) -> None:
+    """Write files by their paths from here."""
+    for name, text in files.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(text)
 
 
 COMMANDS = [(page, command) for page in GUIDES for command in commands(page)]
@@ -93,8 +95,7 @@ COMMANDS = [(page, command) for page in GUIDES for command in commands(page)]
 @pytest.mark.parametrize(("page", "arguments"), COMMANDS)
 def test_commands_are_understood(page, arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for file, text in files_of(page).items():
-        (tmp_path / file).write_text(text)
+    lay_out(files_of(page))
     name, *rest = arguments
     command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
     given = command.make_context(name, rest).params
@@ -103,8 +104,8 @@ def test_commands_are_understood(page, arguments, tmp_path, monkeypatch):
     specs = given.get("specs") or given.get("networks") or [given["spec"]]
     for spec in specs:
         found = Diagnostics()
-        sets, searched = tuple(given.get("set") or ()), name in TAKES_RANGES
-        assert list(lang.load(spec, sets, found, searched=searched))
+        overrides, searched = tuple(given.get("set") or ()), name in TAKES_RANGES
+        assert list(lang.load(spec, overrides, found, searched=searched))
         assert found.found == [], page
 
 
@@ -115,20 +116,15 @@ def test_every_page_is_in_the_menu_of_the_site():
     assert sorted(named) == sorted(pages)
 
 
-def test_the_page_of_commands_is_what_the_command_line_says():
-    made = "\n".join(runpy.run_path(str(ROOT / "docs" / "commands.py"))["lines"]()) + "\n"
-    assert made == (ROOT / "docs" / "commands.md").read_text(), "run python docs/commands.py"
+@pytest.mark.parametrize("name", ["commands", "python"])
+def test_the_pages_of_commands_and_of_public_names_are_what_the_code_says(name):
+    made = "\n".join(runpy.run_path(str(ROOT / "docs" / f"{name}.py"))["lines"]()).rstrip() + "\n"
+    assert made == (ROOT / "docs" / f"{name}.md").read_text(), f"run python docs/{name}.py"
 
 
-def test_the_page_of_public_names_is_what_python_says():
+def test_every_public_name_is_shown_and_has_an_example():
     page = runpy.run_path(str(ROOT / "docs" / "python.py"))
-    made = "\n".join(page["lines"]()).rstrip() + "\n"
-    assert made == (ROOT / "docs" / "python.md").read_text(), "run python docs/python.py"
-    shown = [
-        name
-        for group in (page["GROUPS"], page["TYPES"])
-        for name in " ".join(group.values()).split()
-    ]
+    shown = " ".join([*page["GROUPS"].values(), *page["TYPES"].values()]).split()
     assert sorted(shown) == sorted([*bertc.__all__, *lab_api.__all__])
     examples = (ROOT / "tests" / "api_examples.py").read_text()
     named = {*re.findall(r"\b(?:bertc|lab_api)\.(\w+)", examples)}
@@ -139,11 +135,6 @@ def test_the_page_of_public_names_is_what_python_says():
 def test_examples_of_public_names_run(tmp_path):
     (tmp_path / "text.txt").write_text((FARM / "farm.txt").read_text())
     runpy.run_path(str(ROOT / "tests" / "api_examples.py"))
-
-
-def test_lines_of_the_readme_are_short():
-    lines = (ROOT / "README.md").read_text().splitlines()
-    assert [line for line in lines if len(line) > 110] == []
 
 
 def test_pages_of_tables_are_those_of_their_results():
@@ -158,60 +149,55 @@ def test_pages_of_tables_are_those_of_their_results():
         assert made["digest"](path) in (folder / f"{path.stem}.svg").read_text()
 
 
-def test_the_spec_of_the_tutorial_is_sound():
+def test_the_commands_of_the_tutorial_run_and_its_spec_is_sound(run):
+    (spec,) = files_of(TUTORIAL).values()
     found = Diagnostics()
-    for program in lang.load(tutorial_spec(), (), found):
+    for program in lang.load(spec, (), found):
         passes.complete(program, found)
     assert found.found == []
-
-
-def test_the_commands_of_the_tutorial_run(run, tmp_path):
-    (tmp_path / "text").mkdir()
-    (tmp_path / "text" / "farm.txt").write_text("a hen and a duck.\n\na pond.\n\na bird.\n" * 8)
-    (tmp_path / "mine.bertc").write_text(tutorial_spec())
-    smaller = [word for setting in SMALLER.split() for word in ("--set", setting)]
+    text = "a hen and a duck.\n\na pond.\n\na bird.\n" * 8
+    lay_out({"text/farm.txt": text, "mine.bertc": spec})
     for arguments in commands(TUTORIAL):
-        more = smaller if arguments[0] in TAKES_SPECS and "--resume" not in arguments else []
-        run(*arguments, *more)
-    assert (tmp_path / "mine-hf" / "config.json").is_file()
+        takes = arguments[0] in TAKES_SPECS and "--resume" not in arguments
+        run(*arguments, *(sets(*SMALLER) if takes else []))
+    assert Path("mine-hf/config.json").is_file()
 
 
 TOY = (
     "layers=2 hidden=16 heads=2 vocab=wordpiece(60) data=files('train.tsv') seq=32 batch=4 steps=2 "
     "holdout=0.3"
 )
-FEWER = ["--set", "steps=12", "--set", "batch=16", "--set", "seq=32"]
+FEWER = sets("steps=12", "batch=16", "seq=32")
 QUICK = ["--runtime", "torch", "--precision", "fp32", "--seconds", "0.1"]
 
 
 @pytest.mark.usefixtures("forked")
-def test_the_commands_of_the_page_on_small_networks_run(run, tmp_path):
+def test_the_commands_of_the_page_on_small_networks_run(run):
     rows = "text\tlabel\n" + "a hen and a duck\tfarm\na pond and a reed\tlake\n" * 12
-    for name in ("train.tsv", "dev.tsv"):
-        (tmp_path / name).write_text(rows)
+    lay_out({"train.tsv": rows, "dev.tsv": rows})
     page = commands(ROOT / "docs" / "how-to" / "small.md")
     assert [name for name, *_ in page] == ["train", "bench", "train", "train", "export", "bench"]
     for arguments in [["train", TOY, "--out", "minilm"], *page]:
         more = {"train": FEWER, "bench": QUICK}.get(arguments[0], [])
         more = [] if arguments[1] == TOY else more
         # Every layer of what is pruned is a second of writing the graph.
-        more = [*more, "--set", "layers=1"] if "init=layers(teacher" in arguments[1] else more
+        more = [*more, *sets("layers=1")] if "init=layers(teacher" in arguments[1] else more
         run(*arguments, *more)
-    assert (tmp_path / "small" / "model.int8.onnx").is_file()
-    assert (tmp_path / "runs" / "pruned" / "pruned.json").is_file()
+    assert Path("small/model.int8.onnx").is_file()
+    assert Path("runs/pruned/pruned.json").is_file()
 
 
-def test_the_commands_of_the_page_on_vectors_run(run, tmp_path):
+def test_the_commands_of_the_page_on_vectors_run(run):
     rows = ["a hen\ta duck\ta pond\t4", "a reed\ta pond\ta hen\t3", "a duck\ta reed\ta hen\t1"]
-    for name in ("pairs.tsv", "triplets.tsv", "scored.tsv"):
-        (tmp_path / name).write_text("\n".join(["a\tb\tc\ts", *rows * 3]) + "\n")
-    (tmp_path / "dev.csv").write_text("sentence1,sentence2,score\na hen,a duck,4\na reed,a hen,1\n")
-    (tmp_path / "texts.txt").write_text("a hen\n\na pond\na reed by a pond\na duck\n")
+    rows = "\n".join(["a\tb\tc\ts", *rows * 3]) + "\n"
     written = {"a": "a hen", "b": "a duck", "c": list("abcd"), "s": [3, 1, 0, 0, 2]}
-    written |= {"q": "a reed", "p": "a pond"}
-    for name in ("faq.jsonl", "lists.jsonl"):
-        (tmp_path / name).write_text("\n".join([json.dumps(written)] * 4))
-    searched(tmp_path)
+    lists = "\n".join([json.dumps(written | {"q": "a reed", "p": "a pond"})] * 4)
+    lay_out({
+        **dict.fromkeys(("pairs.tsv", "triplets.tsv", "scored.tsv"), rows),
+        **dict.fromkeys(("faq.jsonl", "lists.jsonl"), lists), **SEARCH,
+        "dev.csv": "sentence1,sentence2,score\na hen,a duck,4\na reed,a hen,1\n",
+        "texts.txt": "a hen\n\na pond\na reed by a pond\na duck\n",
+    })  # fmt: skip
     page = commands(ROOT / "docs" / "how-to" / "embed.md")
     toy = TOY.replace("train.tsv", "texts.txt")
     said = run("train", toy, "--out", "minilm")
@@ -219,86 +205,78 @@ def test_the_commands_of_the_page_on_vectors_run(run, tmp_path):
         said += run(*arguments, *(FEWER if arguments[0] == "train" else []))
     assert "1 text without a word" in said
     assert "dev-sts" in said
-    assert (tmp_path / "my-model" / "1_Pooling" / "config.json").is_file()
+    assert Path("my-model/1_Pooling/config.json").is_file()
 
 
-def test_the_commands_of_the_page_on_words_run(run, tmp_path):
-    (tmp_path / "mine").mkdir()
-    text = [
-        f"a henhouse by the duckpond and {n}\n\na duck of {n} in the henhouse" for n in range(30)
-    ]
-    (tmp_path / "mine" / "farm.txt").write_text("\n\n".join(text))
-    (tmp_path / "general.txt").write_text("\n\n".join(text[::-1]).replace("duck", "bird"))
-    (tmp_path / "words.txt").write_text("duckhouse\nreedpond\n")
-    for name in ("train.tsv", "dev.tsv"):
-        (tmp_path / name).write_text("text\tlabel\n" + "a hen\tfarm\na reed\tlake\n" * 6)
+def test_the_commands_of_the_page_on_words_run(run):
+    text = [f"a henhouse by the duckpond and {n}\n\na duck of {n} in the house" for n in range(30)]
+    rows = "text\tlabel\n" + "a hen\tfarm\na reed\tlake\n" * 6
+    lay_out({
+        "mine/farm.txt": "\n\n".join(text), "words.txt": "duckhouse\nreedpond\n",
+        "general.txt": "\n\n".join(text[::-1]).replace("duck", "bird"),
+        "train.tsv": rows, "dev.tsv": rows,
+    })  # fmt: skip
     said = run("train", TOY.replace("train.tsv", "general.txt"), "--out", "minilm")
     for arguments in commands(ROOT / "docs" / "how-to" / "words.md"):
         smaller = [w.replace("2k)", "2)").replace("8k", "60") for w in arguments]
-        said += run(
-            *smaller, *(["--set", "steps=1", *FEWER[2:]] if arguments[0] == "train" else [])
-        )
+        fewer = [*sets("steps=1"), *FEWER[2:]] if arguments[0] == "train" else []
+        said += run(*smaller, *fewer)
     assert "2 are means" in said
     assert "loss by language" in said
-    assert (tmp_path / "my-model" / "tokenizer.json").is_file()
+    assert Path("my-model/tokenizer.json").is_file()
 
 
-def searched(folder: Path) -> None:
-    """A search of one query in three documents."""
-    texts = ("a hen", "a pond", "a reed")
-    documents = [json.dumps({"_id": f"d{n}", "text": text}) for n, text in enumerate(texts)]
-    (folder / "docs.jsonl").write_text("\n".join(documents))
-    (folder / "queries.jsonl").write_text('{"_id": "q", "text": "a duck"}')
-    (folder / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq\td0\t1\n")
+DOCUMENTS = enumerate(("a hen", "a pond", "a reed"))
+SEARCH = {
+    "docs.jsonl": "\n".join(json.dumps({"_id": f"d{n}", "text": text}) for n, text in DOCUMENTS),
+    "queries.jsonl": '{"_id": "q", "text": "a duck"}',
+    "qrels.tsv": "query-id\tcorpus-id\tscore\nq\td0\t1\n",
+}
+"""A search of one query in three documents."""
 
 
-def test_the_commands_of_the_page_on_documents_run(run, tmp_path):
-    searched(tmp_path)
+def test_the_commands_of_the_page_on_documents_run(run):
     words = ("hen", "duck", "pond", "reed", "bird", "farm", "gate")
     rows = [f"a {word}\tthe {word} by a {other}" for word, other in pairwise(words)]
-    (tmp_path / "pairs.tsv").write_text("\n".join(["query\tanswer", *rows]))
-    judged = ["query\tpassage\tlabel", "a hen\tthe hen\t1", "a hen\tthe pond\t0"]
-    (tmp_path / "judged.tsv").write_text("\n".join(judged))
-    (tmp_path / "texts.txt").write_text("a hen\n\na duck by a pond\n\n" * 9)
+    lay_out({
+        **SEARCH, "pairs.tsv": "\n".join(["query\tanswer", *rows]),
+        "judged.tsv": "query\tpassage\tlabel\na hen\tthe hen\t1\na hen\tthe pond\t0",
+        "texts.txt": "a hen\n\na duck by a pond\n\n" * 9,
+    })  # fmt: skip
     run("train", TOY.replace("train.tsv", "texts.txt"), "--out", "minilm")
     page = commands(ROOT / "docs" / "how-to" / "documents.md")
     said = "".join(run(*a, *(FEWER if a[0] == "train" else [])) for a in page)
     assert "recall@100" in said
     assert "are no negatives" in said
-    assert (tmp_path / "my-encoder" / "1_Pooling" / "config.json").is_file()
-    config = json.loads((tmp_path / "my-reranker" / "config.json").read_text())
-    assert config["num_labels"] == 1
+    assert Path("my-encoder/1_Pooling/config.json").is_file()
+    assert json.loads(Path("my-reranker/config.json").read_text())["num_labels"] == 1
 
 
-def test_the_commands_of_the_page_on_labels_run(run, tmp_path):
+def test_the_commands_of_the_page_on_labels_run(run):
     long = "a hen by the pond and a ship at sea in the old barn " * 4
     rows = [f'"{long}{n}","{", ".join(("farm", "sea")[: n % 3])}"\n' for n in range(12)]
-    for name in ("train.csv", "dev.csv", "test.csv"):
-        (tmp_path / name).write_text("text,topics\n" + "".join(rows))
     nested = [json.dumps({"doc": {"body": long}, "key": n}) + "\n" for n in range(3)]
-    (tmp_path / "new.jsonl").write_text("".join(nested))
     words = long.split()
     tagged = json.dumps({"words": words, "tags": ["XY"[n % 2] for n in range(len(words))]})
-    (tmp_path / "tags.jsonl").write_text(f"{tagged}\n" * 4)
+    lay_out({f"{part}.csv": "text,topics\n" + "".join(rows) for part in ("train", "dev", "test")})
+    lay_out({"new.jsonl": "".join(nested), "tags.jsonl": f"{tagged}\n" * 4})
     said = run("train", TOY.replace("train.tsv", "train.csv"), "--out", "minilm")
     for arguments in commands(ROOT / "docs" / "how-to" / "labels.md"):
         smaller = [w.replace("stride=64", "stride=8").replace("seq=128", "") for w in arguments]
         said += run(*smaller, *(FEWER if arguments[0] == "train" else []))
     assert "12 of 12 training examples are read in windows" in said
     assert "the thresholds farm" in said
-    assert (
-        (tmp_path / "answers.csv")
-        .read_text()
-        .startswith("doc.body,key,id,labels,probabilities.farm")
-    )
+    columns = Path("answers.csv").read_text().split("\n")[0]
+    assert columns.startswith("doc.body,key,id,labels,probabilities.farm")
 
 
-def test_the_commands_of_the_page_on_beginning_run(run, tmp_path, monkeypatch):
+def test_the_commands_of_the_page_on_beginning_run(run, monkeypatch):
     rows = "".join(f"a hen by the pond {n},{n % 2}\n" for n in range(20))
-    (tmp_path / "train.csv").write_text(f"text,label\n{rows}")
-    (tmp_path / "pairs.tsv").write_text("a\tb\n" + "a hen\ta duck of a pond\n" * 9)
-    (tmp_path / "texts.txt").write_text("the hen and a duck\nthe pond of a reed\n" * 30)
-    bert_folder(tmp_path / "minilm", map(chr, range(97, 156)))
+    lay_out({
+        "train.csv": f"text,label\n{rows}", "pairs.tsv": "a\tb\n" + "a hen\ta duck of a pond\n" * 9,
+        "texts.txt": "the hen and a duck\nthe pond of a reed\n" * 30,
+    })  # fmt: skip
+    bert_folder(Path("minilm"), map(chr, range(97, 156)))
     page = commands(ROOT / "docs" / "how-to" / "begin.md")
     answers_given = iter(["texts.txt", "en", "14M", "pretrain", "cpu"])
     monkeypatch.setattr(starting, "is_terminal", lambda: "mine.bertc" in sys.argv)
@@ -308,26 +286,23 @@ def test_the_commands_of_the_page_on_beginning_run(run, tmp_path, monkeypatch):
             run(*arguments)
     for name in ("words", "stars", "stars-from", "pairs", "alone"):
         run("check", f"{name}.bertc")
-    assert 'positive="' in (tmp_path / "pairs.bertc").read_text()
+    assert 'positive="' in Path("pairs.bertc").read_text()
 
 
-def test_the_commands_of_the_page_on_little_text_run(run, tmp_path, call):
-    lines = "".join(f"the henhouse and the duckpond of farm {n}.\n\n" for n in range(60))
-    (tmp_path / "mine.txt").write_text(lines)
-    for folder in ("train_10M", "blimp", "ewok", "glue_filtered"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "train_10M" / "farm.train").write_text(lines)
+def test_the_commands_of_the_page_on_little_text_run(run, call):
     pair = {"sentence_good": "the duckpond", "sentence_bad": "duckpond the", "UID": "order"}
-    (tmp_path / "blimp" / "order.jsonl").write_text(json.dumps(pair))
     known = {"Context1": "A hen.", "Context2": "A duck.", "Target1": "hen", "Target2": "duck"}
-    (tmp_path / "ewok" / "farm.jsonl").write_text(json.dumps(known))
     rows = [json.dumps({"sentence1": "a hen", "sentence2": "a duck", "label": n}) for n in (0, 1)]
-    for part in ("train", "valid"):
-        (tmp_path / "glue_filtered" / f"rte.{part}.jsonl").write_text("\n".join(rows * 4))
-    toy = [word for s in SMALLER.split() for word in ("--set", s)]
+    lay_out({
+        "mine.txt": FARMS, "train_10M/farm.train": FARMS,
+        "blimp/order.jsonl": json.dumps(pair), "ewok/farm.jsonl": json.dumps(known),
+        "glue_filtered/rte.train.jsonl": "\n".join(rows * 4),
+        "glue_filtered/rte.valid.jsonl": "\n".join(rows * 4),
+    })  # fmt: skip
+    toy = sets(*SMALLER)
     small = [w.replace("steps=3", "batch_warmup=none").replace("batch=4", "batch=16") for w in toy]
-    small += ["--set", "ffn=24", "--set", "optimizer=adamw"]
-    task = ["--set", "steps=2", "--set", "batch=4", "--set", "seq=16"]
+    small += sets("ffn=24", "optimizer=adamw")
+    task = sets("steps=2", "batch=4", "seq=16")
     said = ""
     for arguments in commands(ROOT / "docs" / "how-to" / "babylm.md"):
         words = [word.replace("M words", "00 words") for word in arguments]
@@ -339,7 +314,7 @@ def test_the_commands_of_the_page_on_little_text_run(run, tmp_path, call):
     made: dict[str, Any] = {}
     exec(page.replace("chck_1M", "chck_0.0001M"), made)
     for folder, model in (("baby", made["last"]), ("baby/chck_0.0001M", made["early"])):
-        card = (tmp_path / folder / "README.md").read_text().partition("## Use\n\n")[2]
+        card = Path(folder, "README.md").read_text().partition("## Use\n\n")[2]
         lines = [line.strip() for line in card.splitlines() if line.startswith("    ")]
         exec("\n".join(lines).replace("FOLDER", folder), made)
         ids = made["tokenizer"]("the hen", return_tensors="pt")["input_ids"]
@@ -351,20 +326,16 @@ def test_the_commands_of_the_page_on_little_text_run(run, tmp_path, call):
 
 
 def test_the_commands_of_the_page_on_a_day_run(run, tmp_path):
-    (tmp_path / "text").mkdir()
-    (tmp_path / "text" / "farm.txt").write_text(
-        "".join(f"the henhouse and the duckpond of farm {n}.\n\n" for n in range(60))
-    )
+    lay_out({"text/farm.txt": FARMS})
     copied(FARM / "RTE", tmp_path / "glue" / "RTE")
-    smaller = [word for setting in SMALLER.split() for word in ("--set", setting)]
-    task = ["--seeds", "1", "--set", "steps=2", "--set", "batch=4", "--set", "seq=16"]
+    task = ["--seeds", "1", *sets("steps=2", "batch=4", "seq=16")]
     said = ""
     for arguments in commands(ROOT / "docs" / "how-to" / "a-day.md"):
-        sets = smaller if "train" in arguments and "--resume" not in arguments else []
-        said += run(*arguments, *(task if arguments[0] == "glue" else sets))
+        smaller = sets(*SMALLER) if "train" in arguments and "--resume" not in arguments else []
+        said += run(*arguments, *(task if arguments[0] == "glue" else smaller))
     assert "QNLI is not there" in said
     assert "glue of runs/idea" in said
-    assert (tmp_path / "day-hf" / "config.json").is_file()
+    assert Path("day-hf/config.json").is_file()
 
 
 SMALL_NUMBERS = {
@@ -372,26 +343,25 @@ SMALL_NUMBERS = {
     "8192": "64", "384, 1G": "8, 512", "1G": "512", "40G": "2048", "8G": "1024", "4G": "1024",
     "save_every = 1000": "save_every = 4 eval_every = 9 log_every = 9",
 }  # fmt: skip
-SHALLOW = [w for s in ("layers=4", "hidden=16", "heads=2", "ffn=24") for w in ("--set", s)]
+SHALLOW = sets("layers=4", "hidden=16", "heads=2", "ffn=24")
 
 
-def test_the_commands_of_the_page_on_an_encoder_like_modernbert_run(run, tmp_path):
-    (tmp_path / "text").mkdir()
-    (tmp_path / "text" / "farm.txt").write_text("a hen and a duck.\n\na pond by a reed.\n\n" * 60)
-    for name in ("train.tsv", "dev.tsv"):
-        (tmp_path / name).write_text("text\tlabel\n" + "a hen\tfarm\na reed\tlake\n" * 8)
-    for name, text in files_of(MODERN).items():
+def test_the_commands_of_the_page_on_an_encoder_like_modernbert_run(run):
+    rows = "text\tlabel\n" + "a hen\tfarm\na reed\tlake\n" * 8
+    text = "a hen and a duck.\n\na pond by a reed.\n\n" * 60
+    lay_out({"text/farm.txt": text, "train.tsv": rows, "dev.tsv": rows})
+    for name, spec in files_of(MODERN).items():
         for number, small in SMALL_NUMBERS.items():
-            text = text.replace(number, small)
-        (tmp_path / name).write_text(text)
+            spec = spec.replace(number, small)
+        lay_out({name: spec})
     said = ""
     for arguments in commands(MODERN):
         words = shlex.split(shlex.join(arguments).replace("--nproc 8", ""))
         more = SHALLOW if arguments[0] in TAKES_SPECS else []
-        more = ["--set", "seq=64", "--set", "epochs=1"] if "task=" in arguments[1] else more
+        more = sets("seq=64", "epochs=1") if "task=" in arguments[1] else more
         said += run(*words, *more)
     assert "the pooler starts as its masked-LM head" in said
-    learned = load_file(tmp_path / "runs" / "decayed" / "model" / "model.safetensors")
+    learned = load_file("runs/decayed/model/model.safetensors")
     names: dict[str, Any] = {}
     exec("\n".join(blocks(MODERN, "python")), names)
     assert names["scores"].shape == (1, 2)
@@ -400,6 +370,8 @@ def test_the_commands_of_the_page_on_an_encoder_like_modernbert_run(run, tmp_pat
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_to_files(page):
+def test_links_lead_to_files_and_lines_of_the_readme_are_short(page):
     for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert link.startswith("https://") or (page.parent / link).exists(), link
+    long = [line for line in page.read_text().splitlines() if len(line) > 110]
+    assert page.name != "README.md" or long == []

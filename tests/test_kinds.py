@@ -79,9 +79,10 @@ def test_the_table_has_every_kind_of_every_union():
     assert {union: {*kinds} for union, kinds in NETWORKS.items()} == UNIONS
 
 
-@pytest.mark.parametrize(
-    ("union", "kind"), [(union, kind) for union, kinds in NETWORKS.items() for kind in kinds]
-)
+KINDS = [(union, kind) for union, kinds in NETWORKS.items() for kind in kinds]
+
+
+@pytest.mark.parametrize(("union", "kind"), KINDS)
 def test_a_kind_is_counted_trained_and_exported_or_refused(union, kind, own_modules, tmp_path):
     for variant, more in VARIANTS.items():
         try:
@@ -223,6 +224,5 @@ class Mirror(Node):
 def test_a_new_sharing_is_called_by_its_name_where_it_is_in_the_way(monkeypatch):
     monkeypatch.setattr(sharing, "Sharing", Annotated[Mirror | sharing.ShareAll, "as a union is"])
     resolved = resolve(spec("layers=4 share=map([0, 1, 1, 0])"))
-    refused = target_of(resolved, [weight.name for weight in model_weights(resolved)], pad=0)
-    assert isinstance(refused, Obstacle)
-    assert refused.setting == "share=mirror"
+    obstacle = target_of(resolved, [weight.name for weight in model_weights(resolved)], pad=0)
+    assert obstacle.setting == "share=mirror"

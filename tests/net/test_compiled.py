@@ -32,7 +32,7 @@ UNTRIED = {
     ("adapt", "none"),  # is left out too
     ("grow", "turned"),  # tests/run/test_two_directions.py
     ("negatives", "column"), ("negatives", "mined"),  # tests/text/test_copies.py
-    ("init", "vectors"),  # begins with another file: tests/model/test_vectors.py
+    ("init", "vectors"),  # begins with another file: tests/model/test_bilstm.py
     ("loss", "plain"), ("loss", "balanced"), ("loss", "weights"), ("loss", "focal"),  # kinds.py
     ("copies", "none"), ("copies", "edit"), ("copies", "replace"),  # tests/run/test_copies.py
 }  # fmt: skip
