@@ -26,8 +26,7 @@ class _OneLanguage(Node):
     is_text: ClassVar[bool] = True
     """True if it is read as documents of text: neither tokens nor pairs of sentences."""
     layout: ClassVar[tuple[str, ...]] = ()
-    """Arguments that say where the text of a file is, and its sentences: other text that a run is
-    evaluated on takes over those of a source with the same ones."""
+    """Arguments for the text of a file and its sentences; other text takes them over."""
 
     @property
     def languages(self) -> tuple[Language, ...]:

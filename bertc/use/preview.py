@@ -39,7 +39,7 @@ LEGEND = (
 )
 
 WIDTH = 100
-BOLD, NOT_BOLD = "\x1b[1m{}\x1b[0m", "{}"
+BOLD, SAME = "\x1b[1m{}\x1b[0m", "{}"
 RELATED = ("text", "positive", "negative")
 """The rows of an example of a task that embeds."""
 
@@ -76,9 +76,7 @@ def preview(
             parts += _examples(data, examples, None if step is None else at)
         else:
             parts.append(f"stage {stage.name}: {stage.format.kind}, rows of {stage.seq} tokens")
-            parts += _rows(
-                resolved, stage, data, slice(0, examples), at, BOLD if color else NOT_BOLD
-            )
+            parts += _rows(resolved, stage, data, slice(0, examples), at, BOLD if color else SAME)
     return "\n\n".join(parts)
 
 

@@ -24,7 +24,7 @@ from bertc.use.source.recording import CallScope, LongList
 
 
 @cache
-def fixed_texts() -> dict[str, str]:
+def fixed() -> dict[str, str]:
     """The parts that files of all programs share, by their names in ``texts.toml``."""
     return tomllib.loads(read_text(Path(__file__).with_name("texts.toml"), MOST_BYTES))
 
@@ -47,7 +47,7 @@ def initial_function(weights: Iterable[Weight]) -> str:
             exceptions.setdefault(f'elif name.endswith("{_shortest(end, others)}"):', call)
     lines = [f"{test}\n    nn.init.{call}" for test, call in (exceptions | usual).items()]
     text = textwrap.indent("\n".join(lines).removeprefix("el"), " " * 8)
-    return f"{fixed_texts()['first_values']}{text}\n"
+    return f"{fixed()['first_values']}{text}\n"
 
 
 def _end(name: str) -> str:
@@ -101,9 +101,9 @@ def emit_source(resolved: Resolved, settings: str = "") -> str:
     classes.add(model, "")
     first_values = initial_function(weights.values())
     text = f"{functions_of(scope)}\n{classes.text}\n{first_values}\n"
-    text += fixed_texts()["loading"] + fixed_texts()["main"]
+    text += fixed()["loading"] + fixed()["main"]
     modules = [f"import {name}" for name in IMPORTABLE if f"{name}." in text]
-    head = [docstring(resolved, settings), "", *modules, "", fixed_texts()["imports"]]
+    head = [docstring(resolved, settings), "", *modules, "", fixed()["imports"]]
     return "\n".join([*head, *declare_constants(classes.constants, text), "", text])
 
 
@@ -124,7 +124,7 @@ def docstring(resolved: Resolved, settings: str) -> str:
             held = []
     part = ["", "Settings, and where they come from:", ""]
     part += [line for block in shown for line in block.splitlines()]
-    return "\n".join([*lines, "", fixed_texts()["legend"], *(part if shown else []), '"""'])
+    return "\n".join([*lines, "", fixed()["legend"], *(part if shown else []), '"""'])
 
 
 def functions_of(scope: CallScope) -> str:

@@ -19,7 +19,7 @@ from bertc.use.source.body import ATTENTION_CALL, ForwardBody
 from bertc.use.source.classes import PARAMETERS, Classes, scopes_in, with_defaults
 from bertc.use.source.constants import constants_of, declare_constants
 from bertc.use.source.expressions import code_lines, method
-from bertc.use.source.file import docstring, fixed_texts, functions_of
+from bertc.use.source.file import docstring, fixed, functions_of
 from bertc.use.source.outputs import encoder_outputs, language_scores, record
 from bertc.use.source.recording import CallScope, Recorder
 
@@ -53,21 +53,21 @@ def modeling_source(resolved: Resolved, name: str, cls: ClsPlace) -> str:
         "passed": ", ".join(["", *names[1:]]).replace("segment_ids", "token_type_ids"),
         "pooled_width": body.pooled.width if body.pooler else body.hidden,
         "lm": _language_model(resolved, scored.head_name, classes, name) if scored else "",
-        "keys": fixed_texts()["keys"] if body.causal else "",
+        "keys": fixed()["keys"] if body.causal else "",
     }  # fmt: skip
-    text = Template(fixed_texts()["modeling"]).substitute(values)
+    text = Template(fixed()["modeling"]).substitute(values)
     pieces = {
-        "flash": fixed_texts()["flash"] * plain,
-        "padding": fixed_texts()["padding"] * body.causal,
+        "flash": fixed()["flash"] * plain,
+        "padding": fixed()["padding"] * body.causal,
     }
-    attends = Template(fixed_texts()["layers"]).substitute(pieces)
+    attends = Template(fixed()["layers"]).substitute(pieces)
     functions = functions_of(scope)
     written = f"{functions}{attends}\n\n{classes.text}\n\n{text}"
     maths = "import math\n\n" * ("math." in functions)
     heading = [
         docstring(resolved, ""),
         "",
-        f"{maths}{fixed_texts()['imports']}{fixed_texts()['hub_imports']}",
+        f"{maths}{fixed()['imports']}{fixed()['hub_imports']}",
     ]
     return "\n".join([*heading, *declare_constants(constants, written), "", written])
 
@@ -120,9 +120,9 @@ def _language_model(resolved: Resolved, head: str, classes: Classes, name: str) 
         "next": ", each of the one after it; the loss moves labels" if ahead else "",
         "scores": _method("scores", ["states", "**kwargs"], lines),
         "output": f"{kind.removeprefix('For')}Output",
-        "moved": fixed_texts()["moved"] if ahead else "",
+        "moved": fixed()["moved"] if ahead else "",
     }
-    return Template(fixed_texts()["language_model"]).substitute(values)
+    return Template(fixed()["language_model"]).substitute(values)
 
 
 def _bases(scope: CallScope) -> dict[str, str]:
