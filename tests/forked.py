@@ -15,7 +15,7 @@ for name in (
     "torch._dynamo",
     "tests.text.test_prepare",
     "tests.run.test_stopping",
-    "tests.run.test_ranks_exchanged",
+    "tests.run.test_ranks",
 ):
     import_module(name)
 Resolved.model_rebuild()
