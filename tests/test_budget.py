@@ -21,12 +21,12 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 65_200,
+    "core": 62_700,
     "lab": 8_800,
-    "tests": 41_860,
+    "tests": 39_200,
     "words of docs": 32_000,
     "lines of README": 120,
-    "lines a kind": 420,
+    "lines a kind": 406,
     "floors": 10,
     "vague names": 30,
 }

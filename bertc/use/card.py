@@ -33,7 +33,7 @@ from bertc.text.vocab.vocabulary import vocabulary_of
 _SPEC_LINES, _TEXTS, _SCORES, MOST_BYTES = 16, 6, 10, 2**20
 UNLICENSED = "# license: to fill in, as apache-2.0; it has to fit the texts and the base model"
 FOLDER = '"FOLDER"'
-"""The folder that a card loads, in place of one that nobody knows yet."""
+"""The folder of a card that will lie elsewhere."""
 _PIPELINES = {
     "ForMaskedLM": "fill-mask", "ForSequenceClassification": "text-classification",
     "ForTokenClassification": "token-classification", "ForQuestionAnswering": "question-answering",

@@ -249,7 +249,7 @@ def test_what_is_no_data_is_said(data):
         ("excel.csv", DataError, "semicolons separate its cells, not commas"),
     ):
         pytest.raises(error, survey, name).match(message)
-    with pytest.raises(UsageError, match="words and tags in columns, but .* has columns$"):
+    with pytest.raises(UsageError, match=r"words and tags in columns, but .* has columns\n"):
         start(survey("train.csv"), Answers(purpose="tag"))
     with pytest.raises(UsageError, match="no network is within 1.00k: the smallest takes"):
         start(survey("text"), Answers(budget=Budget("params", 1e3)))
