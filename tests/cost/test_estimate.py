@@ -233,7 +233,8 @@ GIVEN = "bandwidth=2039"
 @pytest.mark.parametrize(
     ("text", "message", "way"),
     [
-        ("h20", "unknown device h20\n", "--device h200"), ("h20", "unknown device h20\n", "memory="),
+        ("h20", "unknown device h20\n", "--device h200"),
+        ("h20", "unknown device h20\n", "memory="),
         ("h100x8", "h100x8", "--device h100, several by --world 8; "),
         ("mine,bf16=10", "mine, which is not known, memory and bandwidth must be", GIVEN),
         ("mine,memory=10,bandwidth=5", "bf16 or fp32 must be given", GIVEN),
