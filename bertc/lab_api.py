@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bertc.cost import units
     from bertc.cost.flops import step_flops
     from bertc.cost.machines.devices import device_named
-    from bertc.ir.learning.objective import titled
+    from bertc.ir.learning.objective import loss_title
     from bertc.ir.program.model import model_weights
     from bertc.ir.program.written import Program
     from bertc.ir.terms.masking import shown_figures
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bertc.lang.helps import remedies
     from bertc.lang.space import Interval, Space, space
     from bertc.lang.write.schema import AllowedValues, ValueKind, schema
-    from bertc.lang.write.show import quoted
+    from bertc.lang.write.show import quote
     from bertc.run.evaluation.evaluate import evaluate_heads, evaluate_run
     from bertc.run.evaluation.manner import Manner
     from bertc.run.models.loading import weights_digest
@@ -42,7 +42,7 @@ PUBLIC = homes(
         "cost.flops": "step_flops",
         "cost.machines.devices": "device_named",
         "tasks.layouts.survey": "Survey survey",
-        "ir.learning.objective": "titled",
+        "ir.learning.objective": "loss_title",
         "ir.program.model": "model_weights",
         "ir.program.written": "Program",
         "ir.terms.masking": "shown_figures",
@@ -50,7 +50,7 @@ PUBLIC = homes(
         "lang.helps": "remedies",
         "lang.space": "Interval Space space",
         "lang.write.schema": "AllowedValues ValueKind schema",
-        "lang.write.show": "quoted",
+        "lang.write.show": "quote",
         "run.evaluation.evaluate": "evaluate_heads evaluate_run",
         "run.evaluation.manner": "Manner",
         "run.models.loading": "weights_digest",
@@ -65,10 +65,10 @@ PUBLIC = homes(
 __all__ = [
     "AllowedValues", "Diagnostic", "Graph", "Interval", "Manner", "Program", "RunFolder", "Seen",
     "Space", "Stepper", "Survey", "Table", "ValueKind", "changed", "device_named", "escaped",
-    "evaluate_heads", "evaluate_run", "findings", "formatted", "graph_of", "model_weights",
-    "most_steps", "points", "programs", "quoted", "remedies", "schema", "settings_texts",
-    "several", "shipped_specs", "shown_figures", "space", "spec_text", "step_flops", "survey",
-    "titled", "units", "weights_digest",
+    "evaluate_heads", "evaluate_run", "findings", "formatted", "graph_of", "loss_title",
+    "model_weights", "most_steps", "points", "programs", "quote", "remedies", "schema",
+    "settings_texts", "several", "shipped_specs", "shown_figures", "space", "spec_text",
+    "step_flops", "survey", "units", "weights_digest",
 ]  # fmt: skip
 
 

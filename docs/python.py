@@ -27,10 +27,10 @@ GROUPS = {
     "Trained models": "open",
     "Functions": "resolve estimate build train load",
     "Languages and programs": "findings remedies points programs formatted model_weights "
-    "spec_text shipped_specs schema quoted space",
+    "spec_text shipped_specs schema quote space",
     "Costs": "step_flops most_steps device_named units",
     "Steps and text": "survey Stepper",
-    "Runs": "RunFolder weights_digest shown_figures titled settings_texts changed",
+    "Runs": "RunFolder weights_digest shown_figures loss_title settings_texts changed",
     "Networks": "graph_of evaluate_run evaluate_heads",
     "Tables": "Table escaped several",
 }

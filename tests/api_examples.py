@@ -47,7 +47,7 @@ print(lab_api.formatted(written.with_values(layers=3)))
 print(lab_api.spec_text("albert-base"), list(lab_api.shipped_specs()))
 adamw = lab_api.schema()["optimizer"].values.kinds["adamw"]
 print(adamw.meaning, {name: argument.default for name, argument in adamw.arguments.items()})
-print(f"data = files({lab_api.quoted('my text.txt')})")
+print(f"data = files({lab_api.quote('my text.txt')})")
 rates = lab_api.space("optimizer=adamw({1e-5..1e-3:log})")
 print(rates.point(lambda dimension: dimension.low).program)
 
@@ -72,7 +72,7 @@ print(lab_api.weights_digest(folder.path) == lab_api.weights_digest(second.path)
 for line in lines:
     print(line["kind"], line["step"], lab_api.shown_figures(line["losses"]), line["losses"])
 for seen in folder.evaluations(resolved, lines):
-    print({lab_api.titled(loss): value for (loss,), value in seen.values.items()})
+    print({lab_api.loss_title(loss): value for (loss,), value in seen.values.items()})
 
 # %% Networks
 outputs = lab_api.graph_of(trained).outputs  # as other runtimes compute them

@@ -8,7 +8,7 @@ from bertc.base.diagnostics import Diagnostic, Diagnostics, Fix, MissingInputErr
 from bertc.check import passes
 from bertc.check.facts import facts as filled_in
 from bertc.ir.program.written import Program
-from bertc.lang.helps import remedies, with_edits
+from bertc.lang.helps import apply_edits, remedies
 
 
 def load(spec: str, sets: tuple[str, ...], diagnostics: Diagnostics) -> list[Program]:
@@ -40,7 +40,7 @@ def apply_fixes(source: Source, diagnostics: Iterable[Diagnostic]) -> str:
                 _overlap(part, edit) or part == edit for part in way.edits for edit in edits
             ):
                 edits += way.edits
-    return with_edits(source.text, edits)
+    return apply_edits(source.text, edits)
 
 
 def _overlap(first: Fix, second: Fix) -> bool:

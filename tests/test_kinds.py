@@ -14,7 +14,7 @@ from ruff.__main__ import find_ruff_bin
 
 from bertc.api import resolve
 from bertc.base.diagnostics import Diagnostics, SpecError
-from bertc.check.compiling import checked
+from bertc.check.compiling import check_spec
 from bertc.cost import estimate
 from bertc.hub.families.family import Obstacle
 from bertc.hub.leaving.exporting import export_model
@@ -100,7 +100,7 @@ def test_a_source_that_passes_its_check_is_read(kind):
     Path("tables").mkdir(exist_ok=True)
     Path("tables/a.jsonl").write_text('{"text": "a b"}\n')
     text = spec(NETWORKS["corpus"][kind].replace("nobody/nothing", "tables"))
-    (program,) = checked(text, (), Diagnostics())
+    (program,) = check_spec(text, (), Diagnostics())
     assert next(open_source(program.stages[0].data[0].corpus).read()).text
 
 

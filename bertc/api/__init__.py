@@ -63,9 +63,9 @@ def check(
     spec: str | SpecLocation, overrides: Sequence[str] = (), diagnostics: Diagnostics | None = None
 ) -> int:
     """Check a spec and the files that it names; the number of programs that were checked."""
-    from bertc.check.compiling import checked
+    from bertc.check.compiling import check_spec
 
-    return len(checked(spec, overrides, diagnostics or Diagnostics()))
+    return len(check_spec(spec, overrides, diagnostics or Diagnostics()))
 
 
 def findings(
@@ -79,13 +79,13 @@ def findings(
         UsageError: if the text is empty.
         MissingInputError, DataError: if a file that the spec names cannot be used.
     """
-    from bertc.check.compiling import checked
+    from bertc.check.compiling import check_spec
     from bertc.lang import SpecLocation
 
     diagnostics, file = Diagnostics(), Path(path or "")
     place = SpecLocation(str(file), file.stem, file, file.parent, file.parent, spec)
     with suppress(SpecError):  # they are in diagnostics
-        checked(place if path else spec, overrides, diagnostics)
+        check_spec(place if path else spec, overrides, diagnostics)
     return diagnostics
 
 
@@ -127,13 +127,13 @@ def estimate(
         MissingInputError, DataError: if a file that decides the length of rows cannot be read.
     """
     from bertc.check.facts.examples import row_lengths
-    from bertc.check.facts.texts import with_texts
+    from bertc.check.facts.texts import add_texts
     from bertc.cost import estimate as run
 
     resolved = resolve(spec)
     (lengths,) = row_lengths([resolved])
     estimated = run(resolved, device, convention, devices, lengths, memory_bytes)
-    return with_texts([estimated], [resolved])[0]
+    return add_texts([estimated], [resolved])[0]
 
 
 def build(spec: AnySpec) -> Model:

@@ -14,7 +14,7 @@ from bertc.api.words import Value, text_of
 from bertc.base.diagnostics import Diagnostics, InNotebooks, Source, SpecError, Table, UsageError
 from bertc.base.diagnostics.errors import nearest
 from bertc.base.diagnostics.render import render
-from bertc.check.compiling import checked
+from bertc.check.compiling import check_spec
 from bertc.ir.base import Node
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.settings import Settings, aliases
@@ -82,7 +82,7 @@ class Spec(InNotebooks):
         """All mistakes and remarks, those of the files that it names too."""
         diagnostics = Findings()
         with suppress(SpecError):  # its mistakes are in diagnostics
-            checked(self._read(diagnostics), (), diagnostics)
+            check_spec(self._read(diagnostics), (), diagnostics)
         return diagnostics
 
     def resolve(self) -> Resolved:

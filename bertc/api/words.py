@@ -15,7 +15,7 @@ from bertc.base.diagnostics import Diagnostics
 from bertc.lang.read.numbers import show_number
 from bertc.lang.read.parse import parse
 from bertc.lang.write.schema import AllowedValues, ValueKind, schema
-from bertc.lang.write.show import quoted
+from bertc.lang.write.show import quote
 
 _KIND = "kind_of_language"
 """The mark of functions that make kinds."""
@@ -71,9 +71,9 @@ def text_of(value: Value) -> str:
         case Integral() | Real():  # numbers of numpy too
             return show_number(int(value) if isinstance(value, Integral) else float(value))
         case str():
-            return value if _is_notation(value) else quoted(value)
+            return value if _is_notation(value) else quote(value)
         case Path() | Opened():
-            return quoted(str(value if isinstance(value, Path) else value.folder))
+            return quote(str(value if isinstance(value, Path) else value.folder))
         case list() | tuple():
             return f"[{', '.join(map(text_of, value))}]"
         case FunctionType() if _KIND in vars(value):

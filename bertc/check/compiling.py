@@ -6,9 +6,9 @@ from bertc.base.diagnostics import DataError, Diagnostics, MissingInputError, Us
 from bertc.check import passes
 from bertc.check.equal import equalise
 from bertc.check.facts import facts
-from bertc.check.facts.counts import with_text_counts
+from bertc.check.facts.counts import add_text_counts
 from bertc.check.facts.examples import read_files
-from bertc.check.facts.networks import begun_from
+from bertc.check.facts.networks import compare_init
 from bertc.check.facts.texts import look_at_text
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.resolved import Resolved
@@ -40,7 +40,7 @@ def compile_spec(
         return [passes.complete(program, diagnostics) for program in programs]
     programs = [facts(program, diagnostics) for program in equalise(programs, diagnostics)]
     too_much = set[str]()
-    programs = [with_text_counts(p, diagnostics, sparing, too_much) for p in programs]
+    programs = [add_text_counts(p, diagnostics, sparing, too_much) for p in programs]
     return [passes.complete(program, diagnostics) for program in programs]
 
 
@@ -67,7 +67,7 @@ def points(
     return programs
 
 
-def checked(
+def check_spec(
     spec: str | SpecLocation | Written, overrides: Sequence[str], diagnostics: Diagnostics
 ) -> tuple[Resolved, ...]:
     """The programs of a spec, those at both ends of each range, with their files checked.
@@ -97,7 +97,7 @@ def checked(
         read_files((Given(s.objective, s.origins["objective"]) for s in stages), diagnostics)
         diagnostics.raise_if_any()
         resolved = passes.assemble(program)
-        begun_from(resolved)
+        compare_init(resolved)
         remark_own_layout(program, resolved, diagnostics)
         programs.append(resolved)
     return tuple(programs)

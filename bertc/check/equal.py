@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from bertc.base.diagnostics import Diagnostics, several
 from bertc.check.facts import facts
-from bertc.check.facts.counts import with_text_counts
+from bertc.check.facts.counts import add_text_counts
 from bertc.check.facts.examples import row_lengths
 from bertc.check.passes import assemble, complete
 from bertc.cost import estimate
@@ -38,7 +38,7 @@ def _equalise_one(
     if setting is None:
         return program
     equal: Equal = setting.value
-    settled = with_steps(program, equal.steps) if equal.steps else program
+    settled = set_steps(program, equal.steps) if equal.steps else program
     resolved = _resolved(settled)
     if resolved is None:  # its mistakes are reported when the passes see it
         return settled
@@ -63,14 +63,14 @@ def _equalise_one(
             most = first.setdefault(equal, figure(resolved))
 
     def of(steps: int) -> float:
-        resolved = _resolved(with_steps(program, steps))
+        resolved = _resolved(set_steps(program, steps))
         return figure(resolved) if resolved else math.inf
 
     steps = most_steps(of, most, resolved.steps)
     if steps == 1 and (first_step := of(1)) > most:
         _no_step(setting, equal, first_step, diagnostics)
         return settled
-    return with_steps(program, steps, setting)
+    return set_steps(program, steps, setting)
 
 
 def _too_large(setting: Given, points: int, resolved: Resolved, diagnostics: Diagnostics) -> None:
@@ -85,7 +85,7 @@ def _too_large(setting: Given, points: int, resolved: Resolved, diagnostics: Dia
 
 def _resolved(program: Program) -> Resolved | None:
     findings = Diagnostics()
-    known = with_text_counts(facts(program, findings), findings, sparing=True, too_much=set())
+    known = add_text_counts(facts(program, findings), findings, sparing=True, too_much=set())
     finished = complete(known, findings)
     return None if findings.found else assemble(finished)
 
@@ -109,7 +109,7 @@ def most_steps(figure: Callable[[int], float], most: float, guess: int = 1000) -
     return max(1, least)
 
 
-def with_steps(program: Program, steps: int, instead_of: Given | None = None) -> Program:
+def set_steps(program: Program, steps: int, instead_of: Given | None = None) -> Program:
     """The program with this number of steps, shared by its stages as with ``--set steps``."""
     span = instead_of.origin.span if instead_of else None
     return program.with_settings({STEPS: Given(steps, Origin("set", span))})
@@ -124,12 +124,11 @@ def _written(program: Program) -> Given | None:
 
 
 def _no_step(setting: Given, equal: Equal, first_step: float, diagnostics: Diagnostics) -> None:
-    number, unit, shown = first_step, "flops", flops_text(first_step)
+    number, unit, text = first_step, "flops", flops_text(first_step)
     if isinstance(equal.budget, Hours) or equal.budget == "time":
-        number, unit, shown = first_step / SECONDS, "h", duration_text(first_step)
+        number, unit, text = first_step / SECONDS, "h", duration_text(first_step)
     room = f"steps=equal({1.1 * number:.2g} {unit})"
-
-    message = f"the budget has no room for a step, which takes {shown}"
+    message = f"the budget has no room for a step, which takes {text}"
     diagnostics.error(
         "E119", message, setting.origin.span, label=f"{number:.3g} {unit} is the least", help=room
     )

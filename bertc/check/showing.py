@@ -8,12 +8,12 @@ from pathlib import PurePath
 
 from bertc.base.diagnostics import Diagnostics, Span, escaped
 from bertc.check.compiling import compile_spec
-from bertc.check.passes.tasks import without_unread
+from bertc.check.passes.tasks import drop_settings_of_text
 from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.lang.read.shapes import setting_shape
 from bertc.lang.write.format import LINE_WIDTH, format_text
-from bertc.lang.write.show import quoted, show_value
+from bertc.lang.write.show import quote, show_value
 
 COMMENT_COLUMN = 44
 SAID = {"written": "here", "set": "--set", "default": "default", "derived": "derived"}
@@ -44,7 +44,7 @@ def show(spec: str, overrides: Sequence[str] = ()) -> Showing:
     diagnostics = Diagnostics()
     complete = compile_spec(spec, overrides, diagnostics)
     diagnostics.raise_if_any()
-    return Showing(tuple(map(without_unread, complete)))
+    return Showing(tuple(map(drop_settings_of_text, complete)))
 
 
 def _lines(program: Program) -> Iterator[str]:
@@ -53,19 +53,19 @@ def _lines(program: Program) -> Iterator[str]:
     for setting in _shown(program.settings):
         yield from _written(setting, "")
     for stage in program.stages:
-        yield from ("", f"stage {quoted(stage.name)} {{")
+        yield from ("", f"stage {quote(stage.name)} {{")
         for setting in _shown(stage.settings):
             yield from _written(setting, "    ")
         yield "}"
 
 
-def _written(shown: Shown, indent: str) -> list[str]:
+def _written(setting: Shown, indent: str) -> list[str]:
     """The setting with its comment behind it, or above it where the line would be too long."""
-    name, value, origin = shown
+    name, value, origin = setting
     line, comment = f"{indent}{name} = {value}", f"# {origin}"
-    beside = f"{line:{COMMENT_COLUMN}}  {comment}"
-    if len(beside) <= LINE_WIDTH:
-        return [beside]
+    both = f"{line:{COMMENT_COLUMN}}  {comment}"
+    if len(both) <= LINE_WIDTH:
+        return [both]
     above = textwrap.wrap(
         comment, LINE_WIDTH, initial_indent=indent, subsequent_indent=f"{indent}# "
     )
@@ -82,12 +82,12 @@ def _shown(settings: Mapping[str, Given]) -> list[Shown]:
 
 
 def _said(origin: Origin) -> str:
-    span, said, source = origin.span, SAID.get(origin.kind, ""), origin.source
+    span, words, source = origin.span, SAID.get(origin.kind, ""), origin.source
     if span is not None and origin.kind not in ("default", "derived"):
         file = PurePath(span.source.name).name.removeprefix("shipped ")
-        said = file if origin.kind == "extends" else said
+        words = file if origin.kind == "extends" else words
         source = _comment_of(span)
-    return escaped(": ".join(filter(None, (said, source))))
+    return escaped(": ".join(filter(None, (words, source))))
 
 
 def _comment_of(span: Span) -> str:

@@ -113,7 +113,7 @@ def _estimate(
 ) -> None:
     from bertc.api import points
     from bertc.check.facts.examples import full_rows, row_lengths
-    from bertc.check.facts.texts import with_texts
+    from bertc.check.facts.texts import add_texts
     from bertc.cost import as_json, as_table, convention_named, where_table
     from bertc.cost import estimate as run
 
@@ -126,7 +126,7 @@ def _estimate(
 
         most = budget("memory", memory).most
     estimates = [run(point, device, counting, world, lengths, most) for point, lengths in known]
-    estimates = with_texts(estimates, programs)
+    estimates = add_texts(estimates, programs)
     if json:
         say(as_json(estimates, where=where))
         return

@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from bertc.cost.execution import FP32, DeviceBudget, Execution
-from bertc.cost.parameters import of_heads
+from bertc.cost.parameters import count_heads
 from bertc.cost.rules import cost, is_fused
 from bertc.ir import operation as op
 from bertc.ir.network.body import counted_weights
@@ -52,7 +52,7 @@ class LossBytes(NamedTuple):
     table: int
 
 
-def kept_by(operations: op.Operations, how: Execution) -> int:
+def bytes_saved(operations: op.Operations, how: Execution) -> int:
     """Bytes that these operations save for backward."""
     return sum(cost(operation, how).kept for operation in operations)
 
@@ -116,7 +116,7 @@ class NetworkPass:
             return self.handed_on.per_example
         if not self.network.terms:
             return self.body_kept
-        return self.body_kept + kept_by(self.network.head_operations(1), self.how)
+        return self.body_kept + bytes_saved(self.network.head_operations(1), self.how)
 
     @cached_property
     def body_kept(self) -> int:
@@ -124,7 +124,7 @@ class NetworkPass:
         if not self.network.terms:
             return 0
         how, forward = self.how, self.forward
-        around = kept_by((*forward.embeddings, *forward.last), how) + self.states
+        around = bytes_saved((*forward.embeddings, *forward.last), how) + self.states
         if self.recompute:
             return around + len(self.layers) * self.input + self.mixed
         return around + sum(block.kept for layer in self.layers for block in layer)
@@ -132,21 +132,21 @@ class NetworkPass:
     @cached_property
     def mixed(self) -> int:
         """Bytes of earlier outputs that sums save, per example; no layer computes them again."""
-        operations = (one for layer in self.forward.layers for b in layer for one in b.operations)
-        return kept_by(tuple(o for o in operations if isinstance(o, op.Mixture)), self.how)
+        operations = (o for layer in self.forward.layers for b in layer for o in b.operations)
+        return bytes_saved(tuple(o for o in operations if isinstance(o, op.Mixture)), self.how)
 
     @property
     def at_once(self) -> list[MemoryPoint]:
         """Bytes of each block that keeps nothing for backward, while it is computed."""
-        network, unrounded, points = self.network, self.budget.unrounded_bytes(self.how), []
+        network, unrounded, points = self.network, self.budget.unrounded_bytes, []
         blocks = zip(self.forward.layers, self.layers, strict=True)
         for block, figures in (pair for both in blocks for pair in zip(*both, strict=True)):
-            alone = tuple(one.operation for one in block.operations if isinstance(one, op.Alone))
-            if network.learned and len(alone) < len(block.operations):
+            forward_only = tuple(o.operation for o in block.operations if isinstance(o, op.Alone))
+            if network.learned and len(forward_only) < len(block.operations):
                 continue
-            done = alone or block.operations
-            most = max(forward_bytes(one, self.how, unrounded, network.learned) for one in done)
-            points.append(MemoryPoint(figures.copies, max(kept_by(done, self.how), most)))
+            done = forward_only or block.operations
+            most = max(forward_bytes(o, self.how, unrounded, network.learned) for o in done)
+            points.append(MemoryPoint(figures.copies, max(bytes_saved(done, self.how), most)))
         return points
 
     @cached_property
@@ -157,13 +157,13 @@ class NetworkPass:
         compares = any(task.compares_examples for task in self.stage.tasks)
         examples = (not compares and self.stage.microbatch) or self.stage.batch
         of_one, of_all = (self.network.head_operations(count) for count in (1, examples))
-        for one, all_at_once in zip(of_one, of_all, strict=True):
-            alone, together = cost(one, how), cost(all_at_once, how)
-            saved += alone.kept
-            squares += together.kept - examples * alone.kept  # of a batch compared with itself
+        for head, all_at_once in zip(of_one, of_all, strict=True):
+            single, together = cost(head, how), cost(all_at_once, how)
+            saved += single.kept
+            squares += together.kept - examples * single.kept  # of a batch compared with itself
             if together.block:
                 losses.append(
-                    LossBytes(saved, alone.kept, together.block + squares, together.table)
+                    LossBytes(saved, single.kept, together.block + squares, together.table)
                 )
         return tuple(losses)
 
@@ -178,17 +178,17 @@ class NetworkPass:
     @cached_property
     def handed_on(self) -> MemoryPoint:
         """Bytes of outputs for terms that are there until all losses are, and not saved anyway."""
-        stage, how, wanted = self.stage, self.how, self.network.wanted
-        layers = [layer for layer in wanted.projections if not self._saves_projected(layer)]
-        attended = (self.network.body.attended(layer) for layer in layers)
-        states = sum(PROJECTED * stage.seq * one.widths.inner for one in attended if one)
+        stage, how, outputs = self.stage, self.how, self.network.wanted
+        layers = [layer for layer in outputs.projections if not self._saves_projected(layer)]
+        attended = (self.network.body.attention_of(layer) for layer in layers)
+        states = sum(PROJECTED * stage.seq * a.widths.inner for a in attended if a)
         if self.network.learned:
             return MemoryPoint(0, stage.rows_an_example * states * how.value_bytes)
         last, decoded = self.network.outputs(stage.seq)
-        if last == stage.seq and wanted.whole_layers(self.network.body.depth) in wanted.states:
+        if last == stage.seq and outputs.whole_layers(self.network.body.depth) in outputs.states:
             last = 0
-        states += (last + decoded + len(wanted.states) * stage.seq) * self.network.body.hidden
-        tables = sum(asks_head(one) and over_tokens(one.head_node) for one in self.network.scored)
+        states += (last + decoded + len(outputs.states) * stage.seq) * self.network.body.hidden
+        tables = sum(asks_head(t) and over_tokens(t.head_node) for t in self.network.scored)
         cast = tables * self.table * how.value_bytes if how.precision == "bf16" else 0
         return MemoryPoint(cast, stage.rows_an_example * states * how.value_bytes)
 
@@ -196,8 +196,8 @@ class NetworkPass:
         """True if backward has queries, keys and values of a layer, from 1, and not copies."""
         if not self.network.learned or self.recompute or layer > len(self.forward.layers):
             return False
-        operations = (one for block in self.forward.layers[layer - 1] for one in block.operations)
-        return all(is_fused(one, self.how) for one in operations if isinstance(one, op.Attention))
+        operations = (o for block in self.forward.layers[layer - 1] for o in block.operations)
+        return all(is_fused(o, self.how) for o in operations if isinstance(o, op.Attention))
 
     @property
     def states(self) -> int:
@@ -226,7 +226,7 @@ class NetworkPass:
         """Number of weights of the heads and the pooler."""
         parts = (weights for weights, _, _ in counted_weights(self.network.body))
         pooler = (w.numel for weights in parts for w in weights if w.part == "pooler")
-        return of_heads(self.network) + sum(pooler)
+        return count_heads(self.network) + sum(pooler)
 
     @property
     def table(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bertc.cost import figures, spent
-from bertc.cost.blocks import kept_by
+from bertc.cost.blocks import bytes_saved
 from bertc.cost.execution import FP32, Bf16, DeviceBudget
 from bertc.cost.flops import executed_flops, run_flops, stage_flops
 from bertc.cost.machines.device import Device
@@ -15,12 +15,12 @@ from bertc.cost.memory import Step, whole_step
 from bertc.cost.parameters import count, state_bytes
 from bertc.cost.planning.plan import Fit, Machine, compiles, largest_divisor
 from bertc.cost.planning.world import ALONE, Layout, World
-from bertc.cost.processes import layout_on, process_fit, process_memory, spread_over
+from bertc.cost.processes import estimate_spread, layout_on, process_fit, process_memory
 from bertc.cost.table import Estimate
-from bertc.ir.program.reading import by_direction
+from bertc.ir.program.reading import split_rows
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.ir.weight_maps.pruned import expected
+from bertc.ir.weight_maps.pruned import program_after_pruning
 
 
 def part_costs(step: Step, microbatch: int, seconds: spent.ByPart) -> tuple[figures.PartCost, ...]:
@@ -32,8 +32,8 @@ def part_costs(step: Step, microbatch: int, seconds: spent.ByPart) -> tuple[figu
     states["optimiser"] = state_bytes(step.stage, total)
     states["teacher"] = FP32 * step.parameters.frozen
     taught = ("teacher",) if "teacher" in seconds else ()
-    passes = (one for one in step.passes if one.network.learned)
-    layers = (layer for one in passes for layer in one.forward.layers)
+    passes = (net for net in step.passes if net.network.learned)
+    layers = (layer for net in passes for layer in net.forward.layers)
     inside = dict.fromkeys(block.part for layer in layers for block in layer)
     return tuple(
         figures.PartCost(part, took.seconds, *took, states.get(part, 0), microbatch * saved[part])
@@ -45,27 +45,27 @@ def part_costs(step: Step, microbatch: int, seconds: spent.ByPart) -> tuple[figu
 def _kept(step: Step) -> Counter[str]:
     """Bytes saved for backward per example, by part; a recomputed layer saves only its input."""
     saved: Counter[str] = Counter()
-    for one in step.passes:
-        if not one.network.terms:
+    for net in step.passes:
+        if not net.network.terms:
             continue
-        saved["embeddings"] += kept_by(one.forward.embeddings, step.budget.execution)
-        for layer, sizes in zip(one.forward.layers, one.layers, strict=True):
+        saved["embeddings"] += bytes_saved(net.forward.embeddings, step.budget.execution)
+        for layer, sizes in zip(net.forward.layers, net.layers, strict=True):
             for block, size in zip(layer, sizes, strict=True):
                 saved[block.part] += 0 if step.recompute else size.kept
-            saved[layer[0].part] += one.input if step.recompute else 0
-        saved["attention"] += one.mixed if step.recompute else 0
-        saved["head"] += one.kept - one.body_kept + kept_by(one.forward.last, step.budget.execution)
-        saved["head"] += one.states
+            saved[layer[0].part] += net.input if step.recompute else 0
+        saved["attention"] += net.mixed if step.recompute else 0
+        saved["head"] += net.kept - net.body_kept + net.states
+        saved["head"] += bytes_saved(net.forward.last, step.budget.execution)
     return saved
 
 
 def _weights(step: Step) -> Counter[str]:
     """Weights and gradients of embeddings and layers by part; the others belong to heads."""
     by_owner = {
-        (at, block.owner): (block.part, 2 * block.weights - block.frozen)
-        for at, one in enumerate(step.passes)
-        if one.network.learned
-        for layer in one.forward.layers
+        (number, block.owner): (block.part, 2 * block.weights - block.frozen)
+        for number, net in enumerate(step.passes)
+        if net.network.learned
+        for layer in net.forward.layers
         for block in layer
     }
     once = 1 if step.parameters.untrained else 2
@@ -115,7 +115,7 @@ def estimate(
         for stage, counted, length in zip(resolved.stages, counts, lengths, strict=True)
     )
     left = None
-    if pruned := expected(resolved):
+    if pruned := program_after_pruning(resolved):
         cut = estimate(pruned, target, convention, devices, lengths)
         left = figures.Pruned(cut.parameters.total, cut.stages[-1].flops.forward_per_example)
     return Estimate(
@@ -137,8 +137,8 @@ def _spread(resolved: Resolved, stages: Sequence[figures.StageEstimate]) -> figu
     if not spreads:
         return None
     return spreads[0][1]._replace(
-        communication_seconds=sum(part * one.communication_seconds for part, one in spreads),
-        exposed_seconds=sum(part * one.exposed_seconds for part, one in spreads),
+        communication_seconds=sum(part * spread.communication_seconds for part, spread in spreads),
+        exposed_seconds=sum(part * spread.exposed_seconds for part, spread in spreads),
     )
 
 
@@ -183,7 +183,7 @@ def _stage(
     planned = replace(whole_step(full, counts, budget), recompute=memory.recompute)
     spread, where = None, part_costs(planned, memory.microbatch, parts)
     if layout.world.size > 1:
-        spread = spread_over(stage, trained, parts, rounds, budget.execution, layout, target)
+        spread = estimate_spread(stage, trained, parts, rounds, budget.execution, layout, target)
         seconds += spread.exposed_seconds
         where = (*where, figures.PartCost("messages", spread.exposed_seconds, *[0] * 5))
     share = layout.world.share(stage.batch)
@@ -201,12 +201,12 @@ def _of_directions(
     """Time of all micro-batches of a step, without the update, and their number."""
     parts: spent.ByPart = defaultdict(spent.Spent)
     rounds, share = 0.0, layout.world.share(stage.batch)
-    for one in by_direction(stage):
-        rows = layout.world.share(one.batch)
+    for half in split_rows(stage):
+        rows = layout.world.share(half.batch)
         at_once = min(memory.microbatch, rows)
         spent_once = spent.microbatch_spent(
-            one, at_once * stage.rows_an_example, budget.execution, target,
-            accumulating=memory.microbatch < share or one is not stage, recompute=memory.recompute,
+            half, at_once * stage.rows_an_example, budget.execution, target,
+            accumulating=memory.microbatch < share or half is not stage, recompute=memory.recompute,
             reads_twice=layout.world.reads_twice(stage, memory.microbatch),
         )  # fmt: skip
         rounds += rows / at_once  # the last may be cut

@@ -7,7 +7,7 @@ from bertc.ir import operation as op
 from bertc.ir.base import DeviceKind
 from bertc.ir.once import once
 from bertc.ir.program.network import Network
-from bertc.ir.program.passing import passed_by
+from bertc.ir.program.passing import forward_pass
 from bertc.ir.program.stage import Stage
 
 FP32 = 4
@@ -59,9 +59,10 @@ class DeviceBudget(NamedTuple):
     begun: bool = False
     bf16: Bf16 = "native"
 
-    def unrounded_bytes(self, how: Execution) -> int:
+    @property
+    def unrounded_bytes(self) -> int:
         """Bytes beside each number of a bf16 product that the device makes in fp32 and rounds."""
-        return FP32 if how.precision == "bf16" and self.bf16 == "rounded" else 0
+        return FP32 if self.precision == "bf16" and self.bf16 == "rounded" else 0
 
     @property
     def execution(self) -> Execution:
@@ -78,4 +79,4 @@ def networks_of(stage: Stage) -> tuple[Network, ...]:
 @once
 def passes_of(stage: Stage, rows: int) -> tuple[tuple[Network, op.Forward], ...]:
     """Each network with its forward pass over ``rows`` rows."""
-    return tuple((network, passed_by(stage, network, rows)[0]) for network in networks_of(stage))
+    return tuple((network, forward_pass(stage, network, rows)[0]) for network in networks_of(stage))

@@ -113,14 +113,14 @@ class Time(NamedTuple):
     @property
     def step_text(self) -> str:
         """The time of a step, or its range."""
-        return range_text(*self.between(self.seconds_per_step))
+        return range_text(*self.time_range(self.seconds_per_step))
 
     @property
     def total_text(self) -> str:
         """The time of the run, or its range."""
-        return range_text(*self.between(self.seconds_total))
+        return range_text(*self.time_range(self.seconds_total))
 
-    def between(self, seconds: float) -> tuple[float, ...]:
+    def time_range(self, seconds: float) -> tuple[float, ...]:
         """A time, or the shortest and the longest of its range."""
         return (seconds / self.within, seconds * self.within) if self.within else (seconds,)
 
@@ -210,8 +210,8 @@ def plain(figures: Any, left_out: Collection[str] = ()) -> Any:
     if hasattr(figures, "_asdict"):
         figures = figures._asdict()
     if isinstance(figures, tuple):
-        return [plain(one, left_out) for one in figures]
+        return [plain(item, left_out) for item in figures]
     if not isinstance(figures, Mapping):
         return figures
-    shown = ((name, one) for name, one in figures.items() if one or name not in IF_ANY)
-    return {name: plain(one, left_out) for name, one in shown if name not in left_out}
+    present = ((name, figure) for name, figure in figures.items() if figure or name not in IF_ANY)
+    return {name: plain(figure, left_out) for name, figure in present if name not in left_out}

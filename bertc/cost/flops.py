@@ -21,8 +21,8 @@ from bertc.ir.network.body import Body
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.layer import LayerWidths
 from bertc.ir.program.network import Network
-from bertc.ir.program.passing import frozen_in, heads_of
-from bertc.ir.program.reading import by_direction
+from bertc.ir.program.passing import find_frozen_part, heads_of
+from bertc.ir.program.reading import split_rows
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage, TaskStage
 
@@ -47,9 +47,9 @@ def stage_flops(
             update = _update_flops(stage)
         case "electra":
             costs = [
-                (network, network_flops(network, stage.seq) * one.batch)
-                for one in by_direction(stage)
-                for network in networks_of(one)
+                (network, network_flops(network, stage.seq) * direction.batch)
+                for direction in split_rows(stage)
+                for network in networks_of(direction)
             ]
             forward = sum(cost for _, cost in costs) // stage.batch
             train = sum(cost * (2 if n.terms else 1) for n, cost in costs) // stage.batch
@@ -94,8 +94,8 @@ def executed_flops(stage: Stage, examples: int) -> Executed:
 
     Of rows in several directions, the mean.
     """
-    if len(by_direction(stage)) > 1:
-        parts = [(one.batch, executed_flops(one, examples)) for one in by_direction(stage)]
+    if len(split_rows(stage)) > 1:
+        parts = [(part.batch, executed_flops(part, examples)) for part in split_rows(stage)]
         sums = (sum(rows * flops[n] for rows, flops in parts) for n in range(4))
         return Executed(*(_mean(flops, stage.batch) for flops in sums))
     total = train = layers = frozen = 0
@@ -113,7 +113,7 @@ def executed_flops(stage: Stage, examples: int) -> Executed:
             train += around + inside
         if not network.learned:
             frozen += around + inside
-        elif frozen_in(stage).whole:
+        elif find_frozen_part(stage).whole:
             frozen += _flops(passed.embeddings)[0] + inside
     return Executed(*(_mean(flops, examples) for flops in (total, train, layers, frozen)))
 
@@ -168,13 +168,13 @@ def network_flops(network: Network, seq: int) -> int:
     """
     body, forward = network.body, body_flops(network.body, seq)
     objectives = [term.objective for term in network.terms]
-    guesses = (one.masks or (one.replaces and one.fills != "replaced") for one in objectives)
+    guesses = (t.masks or (t.replaces and t.fills != "replaced") for t in objectives)
     if not objectives or any(guesses):
         inner = 2 * body.hidden + 1 + ACTIVATION + LAYER_NORM
         score = 2 * body.embedding + SOFTMAX + 2
         head = inner * body.embedding + score * body.vocab_size
         forward += seq * PREDICTED * head // OF_POSITIONS
-    if any(one.fills == "replaced" for one in objectives):
+    if any(t.fills == "replaced" for t in objectives):
         forward += binary_head_flops(body, seq)
     return forward
 

@@ -16,7 +16,7 @@ from bertc.cost.figures import Memory, Parameters
 from bertc.cost.parameters import methods_bytes, state_bytes, temporary_bytes
 from bertc.cost.planning.plan import Fit, batches_at_once, choose_fit, largest_divisor
 from bertc.ir.operation import VocabularyLoss
-from bertc.ir.program.reading import adaptive_unit, by_direction
+from bertc.ir.program.reading import adaptive_unit, split_rows
 from bertc.ir.program.stage import Stage, TaskStage
 
 CUBLAS_BYTES = 2**25
@@ -55,36 +55,36 @@ class Step:
     @cached_property
     def kept(self) -> int:
         """Bytes that forward saves for backward, per example, over all networks."""
-        return sum(one.kept for one in self.passes)
+        return sum(net.kept for net in self.passes)
 
     @cached_property
     def points(self) -> tuple[MemoryPoint, ...]:
         """All memory points in time order; backward visits the networks last to first."""
         points = []
-        for place, one in enumerate(self.passes):
+        for place, net in enumerate(self.passes):
             earlier, later = self.passes[:place], self.passes[place + 1 :]
             # Earlier networks still hold all saved activations; later ones already have gradients.
             fixed = self._start + sum(network.copies for network in earlier)
             if not self.accumulating:
                 fixed += sum(network.gradients for network in later)
             # The gradient of a shared token table lives until both networks have added to it.
-            fixed += sum(network.slope * FP32 for network in later[:1] if one.network.learned)
+            fixed += sum(network.slope * FP32 for network in later[:1] if net.network.learned)
             saved = sum(network.kept for network in earlier if network.network.learned)
-            handed_on = sum((network.handed_on for network in (*earlier, one)), MemoryPoint(0, 0))
-            points += [MemoryPoint(fixed, saved) + point for point in self._own(one, handed_on)]
+            handed_on = sum((network.handed_on for network in (*earlier, net)), MemoryPoint(0, 0))
+            points += [MemoryPoint(fixed, saved) + point for point in self._own(net, handed_on)]
         return (*points, *self._end())
 
-    def _own(self, one: NetworkPass, handed_on: MemoryPoint) -> Iterator[MemoryPoint]:
+    def _own(self, net: NetworkPass, handed_on: MemoryPoint) -> Iterator[MemoryPoint]:
         """Points of one network; ``handed_on`` is left until all losses are."""
         # Without backward a block is gone when the next one begins.
-        largest = max(one.at_once, key=lambda point: point.per_example, default=MemoryPoint(0, 0))
+        largest = max(net.at_once, key=lambda point: point.per_example, default=MemoryPoint(0, 0))
         yield handed_on + largest
-        if not one.network.learned:
+        if not net.network.learned:
             return
-        yield from (handed_on + point for point in self._losses(one))
-        yield from self._scores(one)
-        if one.network.terms:
-            yield from self._layers(one)
+        yield from (handed_on + point for point in self._losses(net))
+        yield from self._scores(net)
+        if net.network.terms:
+            yield from self._layers(net)
 
     @cached_property
     def _start(self) -> int:
@@ -99,53 +99,53 @@ class Step:
         memory = 2 * encoder.depth * earlier * encoder.hidden * self.budget.execution.value_bytes
         return states + workspace + _batch_bytes(self.stage, self.budget) + memory
 
-    def _losses(self, one: NetworkPass) -> Iterator[MemoryPoint]:
+    def _losses(self, net: NetworkPass) -> Iterator[MemoryPoint]:
         """Points in forward: at each loss in blocks, and when all losses are known."""
         tables = 0
-        for loss in one.in_blocks:
+        for loss in net.in_blocks:
             tables += loss.table
-            yield MemoryPoint(one.cast + tables + loss.block, loss.kept)
-        yield MemoryPoint(one.cast + tables, one.kept)
+            yield MemoryPoint(net.cast + tables + loss.block, loss.kept)
+        yield MemoryPoint(net.cast + tables, net.kept)
 
-    def _scores(self, one: NetworkPass) -> Iterator[MemoryPoint]:
+    def _scores(self, net: NetworkPass) -> Iterator[MemoryPoint]:
         """Points at the vocabulary scores, and where the token table's gradient is cast to fp32."""
         budget, stage = self.budget, self.stage
-        fixed = one.cast + sum(loss.table for loss in one.in_blocks)
-        for loss in one.in_blocks:  # each gradient beside the same times the one from above
+        fixed = net.cast + sum(loss.table for loss in net.in_blocks)
+        for loss in net.in_blocks:  # each gradient beside the same times the one from above
             yield MemoryPoint(fixed + loss.table, loss.kept + loss.saved)
-        if not one.network.vocabulary_heads and one.network.terms:
-            yield MemoryPoint(fixed, one.kept)
+        if not net.network.vocabulary_heads and net.network.terms:
+            yield MemoryPoint(fixed, net.kept)
             return
-        slope = one.slope * budget.execution.value_bytes
+        slope = net.slope * budget.execution.value_bytes
         if budget.compiled:
             # Compiled code keeps the scores' gradient next to them, in fp32 and rounded from it; in
             # fp32 a GPU writes it over the scores.
             over = budget.device != "cpu" and budget.precision == "fp32"
-            beside = 0 if over else budget.execution.value_bytes + FP32
-            yield MemoryPoint(fixed + slope, one.kept + one.scores * beside)
+            gradient_bytes = 0 if over else budget.execution.value_bytes + FP32
+            yield MemoryPoint(fixed + slope, net.kept + net.scores * gradient_bytes)
         else:
             # A chunk before and after its bias is added (in fp32 only after), and the last chunk.
             at_once = 1 if budget.precision == "fp32" else 2
-            scores = (stage.microbatch or stage.batch) * one.scores
+            scores = (stage.microbatch or stage.batch) * net.scores
             chunks = min((at_once + 1) * CHUNK[budget.device], at_once * scores) * FP32
-            losses = (o for o in one.network.head_operations(1) if isinstance(o, VocabularyLoss))
+            losses = (o for o in net.network.head_operations(1) if isinstance(o, VocabularyLoss))
             largest = max((loss.rows * loss.vocab for loss in losses), default=0)
-            unrounded = budget.unrounded_bytes(one.how) * largest
-            yield MemoryPoint(fixed + max(slope, chunks), one.kept + unrounded)
+            unrounded = budget.unrounded_bytes * largest
+            yield MemoryPoint(fixed + max(slope, chunks), net.kept + unrounded)
         if budget.precision == "bf16":
             # The bf16 copy of the table is freed by then; its gradient replaces it.
-            yield MemoryPoint(one.copies + one.slope * FP32, one.body_kept)
+            yield MemoryPoint(net.copies + net.slope * FP32, net.body_kept)
 
-    def _layers(self, one: NetworkPass) -> Iterator[MemoryPoint]:
+    def _layers(self, net: NetworkPass) -> Iterator[MemoryPoint]:
         """Points within each block of the layers, last layer first."""
-        saved, copied = one.body_kept, one.copies
-        users = Counter(block.owner for layer in one.layers for block in layer)
+        saved, copied = net.body_kept, net.copies
+        users = Counter(block.owner for layer in net.layers for block in layer)
         gradients, done = 0, set[str]()
         # The token table's gradient from the head lives until the embeddings add theirs.
-        fixed = one.slope * FP32 if one.network.vocabulary_heads else 0
-        for layer in reversed(one.layers):
+        fixed = net.slope * FP32 if net.network.vocabulary_heads else 0
+        for layer in reversed(net.layers):
             if self.recompute:
-                saved += sum(block.kept for block in layer) - one.input
+                saved += sum(block.kept for block in layer) - net.input
                 copied += sum(block.copies for block in layer)
             for block in reversed(layer):
                 # Accumulated, a gradient is added to the existing one at once, but of a shared
@@ -160,19 +160,19 @@ class Step:
     def _end(self) -> Iterator[MemoryPoint]:
         """Points at the dense gradient of the token table, and at the optimiser's update."""
         gradients = self.parameters.trained * FP32
-        first = next(one for one in self.passes if one.network.learned)
+        first = next(net for net in self.passes if net.network.learned)
         begun = 0 if self.accumulating else gradients - first.slope * FP32
         # The head's gradient of the table is added to the embeddings' only here.
         halves = 2 if first.network.vocabulary_heads else 1
         embedded = self.stage.seq * first.network.body.embedding * FP32
         yield MemoryPoint(self._start + begun + halves * first.slope * FP32, embedded)
-        held = 0 if self.accumulating else gradients
+        remaining = 0 if self.accumulating else gradients
         # Updates are compiled on a CPU only.
         one_by_one = self.budget.compiled and self.budget.device == "cpu"
         # Muon's products are in bf16, on a CPU in the step's precision.
         muon_bytes = self.budget.execution.value_bytes if self.budget.device == "cpu" else 2
         update = temporary_bytes(self.stage, self.parameters.trained, one_by_one, muon_bytes)
-        yield MemoryPoint(self._start + held + update, 0)
+        yield MemoryPoint(self._start + remaining + update, 0)
 
 
 def _batch_bytes(stage: Stage, budget: DeviceBudget) -> int:
@@ -183,8 +183,8 @@ def _batch_bytes(stage: Stage, budget: DeviceBudget) -> int:
         if not adaptive_unit(stage):
             at_once = min(stage.steps, batches_at_once(stage.tokens_per_step, budget.device))
     row = LONG * ((BY_TOKEN + stage.pack) * stage.seq + BY_PREDICTION * stage.predictions())
-    beside = ahead * stage.seq if budget.device == "cpu" else 0
-    return at_once * stage.batch * stage.rows_an_example * (row + beside)
+    read_ahead = ahead * stage.seq if budget.device == "cpu" else 0
+    return at_once * stage.batch * stage.rows_an_example * (row + read_ahead)
 
 
 CONTEXT_BYTES, NCCL_BYTES = 2**29, 2**30
@@ -207,11 +207,11 @@ def stage_memory(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> 
     step = undivided
     if (accumulating, fit.recompute) != (step.accumulating, step.recompute):
         step = replace(step, accumulating=accumulating, recompute=fit.recompute)
-    *others, most = by_direction(stage)
+    *smaller, most = split_rows(stage)
     parts = [(step, min(microbatch, most.batch))]
-    for one in others:  # they come first, so that there are no gradients yet to add to
-        masked, rows = one.model_copy(update={"batch": stage.batch}), min(microbatch, one.batch)
-        again = budget.strategy == "ddp" or microbatch < one.batch
+    for part in smaller:  # they come first, so that there are no gradients yet to add to
+        masked, rows = part.model_copy(update={"batch": stage.batch}), min(microbatch, part.batch)
+        again = budget.strategy == "ddp" or microbatch < part.batch
         parts.append((replace(step, stage=masked, accumulating=again), rows))
     return Memory(
         weights_bytes=parameters.total * FP32, gradients_bytes=parameters.trained * FP32,
@@ -228,9 +228,9 @@ def whole_step(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> St
 
     Rows that are read causally take more than others, since all their states are scored.
     """
-    *others, most = by_direction(stage)
-    accumulating = budget.strategy == "ddp" or bool(others)
-    most = most.model_copy(update={"batch": stage.batch}) if others else stage
+    *smaller, most = split_rows(stage)
+    accumulating = budget.strategy == "ddp" or bool(smaller)
+    most = most.model_copy(update={"batch": stage.batch}) if smaller else stage
     return Step(most, parameters, budget, accumulating, recompute=False)
 
 

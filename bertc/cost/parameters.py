@@ -11,12 +11,12 @@ from bertc.ir import operation as op
 from bertc.ir.base import Weight
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.optimizer import MUON_AT_ONCE, Adam, Lamb, Muon, StableAdam
-from bertc.ir.network.body import Body, counted_weights
+from bertc.ir.network.body import counted_weights
 from bertc.ir.once import once
 from bertc.ir.program.model import frozen_weights
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
-from bertc.ir.terms.node import weights_of_head
+from bertc.ir.terms.node import weights_of_heads
 
 Tally = Counter[str]
 """Number of weights by part."""
@@ -25,11 +25,11 @@ Tally = Counter[str]
 def count(stage: Stage, terms: Iterable[Term] = ()) -> Parameters:
     """Count a stage's networks and the heads of ``terms``; without any what it trains alone."""
     terms = [*terms]
-    bodies = ((term, stage.learner(term.objective).body) for term in terms or stage.objective)
-    heads = _tally(_heads(bodies))
+    scored = [term.objective for term in terms or stage.objective]
+    heads = _tally(weights_of_heads((term, stage.learner(term).body) for term in scored))
     learning = {network.name for network in networks_of(stage) if network.terms}
-    counted = [one for one in stage.learned if one.name in learning or terms]
-    names = {one.name for one in counted}
+    counted = [network for network in stage.learned if network.name in learning or terms]
+    names = {network.name for network in counted}
     encoder, generator, applied = Tally(), Tally(), Tally()
     for network in counted:
         stored_once, again = _body(network)
@@ -63,25 +63,20 @@ def count(stage: Stage, terms: Iterable[Term] = ()) -> Parameters:
         untrained=sum(
             weight.numel * times
             for network in counted
-            for weight, times in stored(network)
+            for weight, times in stored_weights(network)
             if weight.frozen
         ),
     )
 
 
 @once
-def of_heads(network: Network) -> int:
+def count_heads(network: Network) -> int:
     """Number of weights of a network's heads, of which terms may share one."""
-    return sum(weight.numel for weight in _heads((term, network.body) for term in network.terms))
+    heads = weights_of_heads((term.objective, network.body) for term in network.terms)
+    return sum(weight.numel for weight in heads)
 
 
-def _heads(terms: Iterable[tuple[Term, Body]]) -> Iterable[Weight]:
-    """Weights of the heads of terms on these networks; of a head that terms share once."""
-    weights = (w for term, body in terms for w in weights_of_head(term.objective, body))
-    return {weight.name: weight for weight in weights}.values()
-
-
-def stored(network: Network) -> Iterator[tuple[Weight, int]]:
+def stored_weights(network: Network) -> Iterator[tuple[Weight, int]]:
     """Weights of a network without heads, and how often they are stored, -1 for tied ones."""
     for weights, times, _ in counted_weights(network.body):
         yield from ((weight, times) for weight in weights)
@@ -91,12 +86,12 @@ def stored(network: Network) -> Iterator[tuple[Weight, int]]:
 @once
 def _body(network: Network) -> tuple[Tally, Tally]:
     """Weights of a network without heads and tied tensors: shared ones once, and once per use."""
-    alone, applied, tied = Tally(), Tally(), _tally(_tied(network))
+    single, applied, tied = Tally(), Tally(), _tally(_tied(network))
     for weights, stored, times in counted_weights(network.body):
         for part, numel in _tally(weights).items():
-            alone[part] += stored * numel
+            single[part] += stored * numel
             applied[part] += times * numel
-    return alone - tied, applied - tied
+    return single - tied, applied - tied
 
 
 def _tied(network: Network) -> tuple[Weight, ...]:
@@ -125,7 +120,7 @@ def state_bytes(stage: Stage, total: int) -> int:
 @once
 def _count_spared(stage: Stage) -> int:
     """Numbers of moments that a rule does without, of two for each weight."""
-    weights = (stored_weight for network in stage.learned for stored_weight in stored(network))
+    weights = (pair for network in stage.learned for pair in stored_weights(network))
     rule = stage.optimizer
     counts = ((0 if w.frozen else len(rule.moments(w)), w.numel * times) for w, times in weights)
     return sum((2 - moments) * numel for moments, numel in counts)
@@ -133,7 +128,7 @@ def _count_spared(stage: Stage) -> int:
 
 def methods_bytes(stage: Stage, total: int) -> int:
     """Bytes of what methods have on the devices for ``total`` weights."""
-    return FP32 * total * sum(one.holds.on_devices for one in stage.methods if one.holds)
+    return FP32 * total * sum(method.holds.on_devices for method in stage.methods if method.holds)
 
 
 def temporary_bytes(stage: Stage, total: int, one_by_one: bool, muon_bytes: int) -> int:
@@ -146,7 +141,7 @@ def temporary_bytes(stage: Stage, total: int, one_by_one: bool, muon_bytes: int)
         case Muon() as rule:
             sizes = Counter[tuple[int, ...]]()
             for network in stage.learned:
-                for weight, times in stored(network):
+                for weight, times in stored_weights(network):
                     if rule.takes(weight):
                         sizes[weight.shape] += times
             sizes_at_once = (
@@ -159,16 +154,12 @@ def temporary_bytes(stage: Stage, total: int, one_by_one: bool, muon_bytes: int)
 
 def moves_as(stage: Stage) -> Literal["adam", "lamb"]:
     """The rule that moves as many bytes per weight as the stage's does."""
-    match stage.optimizer:
-        case Adam() | Muon():
-            return "adam"
-        case Lamb() | StableAdam():
-            return "lamb"
+    return "lamb" if stage.optimizer.by_tensor else "adam"
 
 
 def update_products(stage: Stage) -> Iterator[tuple[op.Product, int]]:
     """The matrix products of an update, each with the number of weights that have it."""
     for network in networks_of(stage):
         if network.terms:
-            for weight, times in stored(network):
+            for weight, times in stored_weights(network):
                 yield from ((product, times) for product in stage.optimizer.operations(weight))

@@ -17,7 +17,7 @@ from bertc.cost.parameters import count, state_bytes
 from bertc.cost.planning.plan import Fit
 from bertc.cost.planning.world import ALONE, Layout, World, lay_out
 from bertc.cost.spent import ByPart
-from bertc.ir.network.body_node import unshared
+from bertc.ir.network.body_node import count_unshared
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 
@@ -36,20 +36,20 @@ def process_memory(
     stage: Stage, parameters: Parameters, budget: DeviceBudget, layout: Layout
 ) -> Memory:
     """Memory of one stage in the process with the most examples."""
-    share, held = _own(stage, layout), _held(stage, parameters, budget, layout)
-    memory = stage_memory(share, parameters, held.wider(budget))
+    share, sizes = _own(stage, layout), _held(stage, parameters, budget, layout)
+    memory = stage_memory(share, parameters, sizes.wider(budget))
     return memory._replace(
-        weights_bytes=held.weights,
-        optimizer_bytes=held.state,
+        weights_bytes=sizes.weights,
+        optimizer_bytes=sizes.state,
         average_bytes=memory.average_bytes // layout.shards,
-        peak_bytes=memory.peak_bytes - held.spared,
+        peak_bytes=memory.peak_bytes - sizes.spared,
     )
 
 
 def process_fit(stage: Stage, parameters: Parameters, budget: DeviceBudget, layout: Layout) -> Fit:
     """The largest micro-batch of one stage in the process with the most examples."""
-    held = _held(stage, parameters, budget, layout)
-    return fit_of(whole_step(_own(stage, layout), parameters, held.wider(budget)))
+    sizes = _held(stage, parameters, budget, layout)
+    return fit_of(whole_step(_own(stage, layout), parameters, sizes.wider(budget)))
 
 
 class _Held(NamedTuple):
@@ -78,7 +78,7 @@ def _held(stage: Stage, parameters: Parameters, budget: DeviceBudget, layout: La
     state = state_bytes(stage, total)
     if not layout.sharded:
         return _Held(FP32 * total, state, 0)
-    of_layers = unshared(stage.encoder)
+    of_layers = count_unshared(stage.encoder)
     shared = parameters.layers - sum(of_layers)
     # Other networks are sharded too; the two gathered layers are assumed to be the main encoder's.
     outside = ("embeddings", "pooler", "head")
@@ -110,12 +110,12 @@ class Links(NamedTuple):
     link_bytes: float
     network_bytes: float
 
-    def inside(self, size_bytes: float) -> float:
+    def seconds_inside(self, size_bytes: float) -> float:
         """Seconds to gather a tensor within a machine, or to sum and scatter it."""
-        others, rate = self.per_host - 1, LINK_SHARE * self.link_bytes
-        return others / self.per_host * size_bytes / rate + others * HOP_SECONDS
+        neighbours, rate = self.per_host - 1, LINK_SHARE * self.link_bytes
+        return neighbours / self.per_host * size_bytes / rate + neighbours * HOP_SECONDS
 
-    def between(self, size_bytes: float) -> float:
+    def seconds_between(self, size_bytes: float) -> float:
         """The same between machines, for the part that each device has of a tensor."""
         moved = (self.machines - 1) / self.machines * size_bytes / self.per_host
         hops = ceil(log2(self.machines))
@@ -135,7 +135,7 @@ def not_hidden(work: Iterable[tuple[float, float]]) -> float:
     return sent - done
 
 
-def spread_over(
+def estimate_spread(
     stage: Stage,
     trained: Parameters,
     step: ByPart,
@@ -156,7 +156,7 @@ def spread_over(
     spent = {part: hides * seconds.seconds / microbatches for part, seconds in step.items()}
     apart = ("head", "embeddings", "teacher", "optimiser", "loader")
     inside = sum(seconds for part, seconds in spent.items() if part not in apart)
-    layers = min(sum(unshared(stage.encoder)), trained.layers) + trained.generator
+    layers = min(sum(count_unshared(stage.encoder)), trained.layers) + trained.generator
     if trained.untrained and not layout.sharded:
         layers = trained.by_part["adapter"]
     heads = 0 if layout.sharded else trained.heads
@@ -167,7 +167,8 @@ def spread_over(
         talk = _sharded_seconds(seconds, weights, ceil(microbatches), how, layout, links)
     else:
         work = [
-            (s, 2 * (links.inside(n) + links.between(n))) for s, n in _buckets(seconds, weights)
+            (s, 2 * (links.seconds_inside(n) + links.seconds_between(n)))
+            for s, n in _buckets(seconds, weights)
         ]
         talk = sum(message for _, message in work), not_hidden(work)
     return Spread(world.size, world.per_host, layout.strategy, *talk)
@@ -176,10 +177,10 @@ def spread_over(
 def _buckets(seconds: list[float], weights: list[float]) -> Iterator[tuple[float, float]]:
     """Seconds of backward until each bucket is full, and its bytes."""
     passed = size_bytes = 0.0
-    for at, (computing, number) in enumerate(zip(seconds, weights, strict=True), 1):
+    for place, (computing, number) in enumerate(zip(seconds, weights, strict=True), 1):
         passed += BACKWARD * computing
         size_bytes += FP32 * number
-        if size_bytes >= BUCKET_BYTES or at == len(weights):
+        if size_bytes >= BUCKET_BYTES or place == len(weights):
             yield passed, size_bytes
             passed = size_bytes = 0.0
 
@@ -200,10 +201,10 @@ def _sharded_seconds(
     copied = layout.strategy == "hsdp"
     sizes = [FP32 * number for number in weights]
     computed = [*(how.value_bytes * number for number in weights[:-1]), sizes[-1]]
-    gathers = [links.inside(n) + (not copied) * links.between(n) for n in computed]
-    reduces = [links.inside(n) + (1 + copied) * links.between(n) for n in sizes]
+    gathers = [links.seconds_inside(n) + (not copied) * links.seconds_between(n) for n in computed]
+    reduces = [links.seconds_inside(n) + (1 + copied) * links.seconds_between(n) for n in sizes]
     behind = [BACKWARD * computing for computing in seconds]
-    forward = not_hidden(zip((FORWARD * one for one in seconds), gathers, strict=True))
+    forward = not_hidden(zip((FORWARD * computing for computing in seconds), gathers, strict=True))
     again = (0.0, *gathers[-2::-1])
     backward = not_hidden(zip(behind[::-1], again, strict=True))
     # The last backward sends gradients on the same links.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from bertc.cost.execution import FP32, Execution, passes_of
 from bertc.cost.figures import Time
 from bertc.cost.machines.device import LOADED_TOKENS, Device, rate_at
-from bertc.cost.parameters import MOVED_BYTES, moves_as, of_heads, update_products
+from bertc.cost.parameters import MOVED_BYTES, count_heads, moves_as, update_products
 from bertc.cost.rules import Cost, cost, is_fused
 from bertc.ir import operation as op
 from bertc.ir.network.body import counted_weights
@@ -78,8 +78,8 @@ def microbatch_spent(
             part = name if network.learned else "teacher"
             times = reads_twice + (recompute and part not in OUTSIDE_LAYERS)
             if id(operations) not in once:
-                timed = ((one, _spent(one, how, device)) for one in operations)
-                once[id(operations)] = [(s, _forward_alone(one, s, how)) for one, s in timed]
+                timed = ((o, _spent(o, how, device)) for o in operations)
+                once[id(operations)] = [(s, _forward_alone(o, s, how)) for o, s in timed]
             for spent, again in once[id(operations)]:
                 costs[part] += spent if learns else again
                 if learns and times:
@@ -97,9 +97,9 @@ def step_spent(stage: Stage, weights: int, device: Device) -> ByPart:
     # An update reads and writes several arrays at once, which is quicker than a copy.
     rates = device.rates
     update = 1 / rates.optimizers[kind] if rates else MOVED_BYTES[kind] / device.bandwidth
-    beside = NORM_BYTES + FP32 * sum(one.holds.moved for one in stage.methods if one.holds)
-    beside += CLIP_BYTES * (stage.optimizer.clip_per == "tensor")
-    update = weights * (update + beside / device.bandwidth)
+    extra = NORM_BYTES + FP32 * sum(m.holds.moved for m in stage.methods if m.holds)
+    extra += CLIP_BYTES * (stage.optimizer.clip_per == "tensor")
+    update = weights * (update + extra / device.bandwidth)
     spent = Spent(memory=update, starts=STARTS_OF_A_STEP * device.seconds_a_start)
     is_bf16 = device.kind != "cpu" or device.bf16_flops
     how = Execution(device.kind, "bf16" if is_bf16 else "fp32", compiled=False)
@@ -118,8 +118,8 @@ def step_time(parts: ByPart, device: Device) -> tuple[ByPart, float]:
         return parts, spent.seconds
     working = spent.arithmetic + spent.memory
     waiting = max(0.0, spent.starts - working) / (spent.starts or 1.0)
-    shown = {part: s._replace(starts=s.starts * waiting) for part, s in parts.items()}
-    return shown, max(working, spent.starts)
+    visible = {part: s._replace(starts=s.starts * waiting) for part, s in parts.items()}
+    return visible, max(working, spent.starts)
 
 
 def time_on(device: Device, per_step: float, total: float, mfu: float) -> Time:
@@ -150,7 +150,7 @@ def _parts(
             yield block.part, block.weights, block.operations
     heads = heads_of(stage, network, rows // stage.rows_an_example)
     tables = network.vocabulary_heads * encoder.token_head.table_elements
-    yield "head", of_heads(network) + tables, (*passed.last, *heads)
+    yield "head", count_heads(network) + tables, (*passed.last, *heads)
 
 
 def _spent(operation: op.Operation, how: Execution, device: Device) -> Spent:
@@ -181,8 +181,8 @@ def _arithmetic(operation: op.Operation, costs: Cost, how: Execution, device: De
             widths = sorted((one, other))
             return costs.train_flops / rate_at(rates.products[how.precision], *widths)
         case op.Attention():
-            alone = is_fused(operation, how) and operation.mask != "scores"
-            points = rates.attention[how.precision + ("" if alone else " dropout")]
+            plain = is_fused(operation, how) and operation.mask != "scores"
+            points = rates.attention[how.precision + ("" if plain else " dropout")]
             return costs.elements / rate_at(points, operation.span, operation.head_dim)
         case _ if costs.function:
             return costs.elements / rates.elements[f"{costs.function} {how.precision}"]

@@ -67,7 +67,7 @@ def as_table(estimates: Sequence[Estimate]) -> str:
 
 def where_table(estimates: Sequence[Estimate]) -> str:
     """A step of each stage by part, then what rows and columns mean."""
-    tables = [_by_part(one.name, stage) for one in estimates for stage in one.stages]
+    tables = [_by_part(estimate.name, stage) for estimate in estimates for stage in estimate.stages]
     time = estimates[0].time
     legend = "\n".join((*LEGEND, f"Time on {time.device}:", time.basis))
     return "\n\n".join((*map(str, tables), legend))
@@ -98,9 +98,9 @@ def comparison(estimates: Sequence[Estimate]) -> Table:
         ("time", lambda e: e.time.seconds_total, lambda e: e.time.total_text),
     )
     first, rows = estimates[0], []
-    for one in estimates:
-        pairs = ((text(one), change_text(of(one), of(first))) for _, of, text in columns)
-        rows.append((one.name, *(cell for pair in pairs for cell in pair)))
+    for e in estimates:
+        pairs = ((text(e), change_text(figure(e), figure(first))) for _, figure, text in columns)
+        rows.append((e.name, *(cell for pair in pairs for cell in pair)))
     head = ("", *(cell for label, _, _ in columns for cell in (label, "")))
     return Table(head, rows, notes=_notes(estimates))
 
@@ -136,9 +136,9 @@ def _notes(estimates: Sequence[Estimate]) -> tuple[str, ...]:
     messages = ", messages counted" if spread else ""
     lines = (
         *(
-            f"{one.name} does not fit on {one.time.device}, not with one example at once."
-            for one in estimates
-            if not one.memory.largest_microbatch
+            f"{unfit.name} does not fit on {unfit.time.device}, not with one example at once."
+            for unfit in estimates
+            if not unfit.memory.largest_microbatch
         ),
         f"{spread.strategy} on {spread.devices} devices; memory is that of one device, "
         "weights and gradients in flight included.\n"
@@ -277,7 +277,7 @@ def _not_hidden(column: Estimate | figures.StageEstimate) -> str:
 
 
 def _hours(time: figures.Time, devices: int) -> str:
-    between = time.between(time.seconds_total)
+    between = time.time_range(time.seconds_total)
     return " to ".join(f"{seconds / 3600 * devices:,.2f}" for seconds in between)
 
 

@@ -42,7 +42,7 @@ class TextFacts(NamedTuple):
         return self.id_bytes * self.tokens + START_BYTES * self.sentences
 
 
-def unread(name: str, size_bytes: int, id_bytes: int) -> TextFacts:
+def guess_facts(name: str, size_bytes: int, id_bytes: int) -> TextFacts:
     """Facts of text that was not read, by the means of English books."""
     tokens = max(1, int(size_bytes / BYTES_A_TOKEN))
     return TextFacts(name, size_bytes, tokens, tokens // TOKENS_A_SENTENCE, id_bytes, counted=False)
@@ -71,7 +71,7 @@ def data_of(read: Sequence[Reading], processes: int) -> DataEstimate | None:
     if not passes:
         return None
     remote = {text: count for text, count in passes.items() if text.remote}
-    download = sum(downloaded(text, count) for text, count in remote.items())
+    download = sum(download_size(text, count) for text, count in remote.items())
     asked = sum(text.prepared_bytes * count for text, count in remote.items())
     unprepared = sum(text.text_bytes for text in passes if not text.counted)
     cores = available_cores()
@@ -86,13 +86,13 @@ def data_of(read: Sequence[Reading], processes: int) -> DataEstimate | None:
     )  # fmt: skip
 
 
-def downloaded(text: TextFacts, passes: float) -> float:
+def download_size(text: TextFacts, passes: float) -> float:
     """Bytes that each machine copies from a store.
 
     Each pass has another order of shards, and the cache drops the one read longest ago: a cache of
     c of the text then has c + (1 - c) ln(1 - c) of what a later pass reads.
     """
     stays = max(text.cache_bytes, text.window_bytes) / text.prepared_bytes
-    held = min(1.0, stays) if text.cache_bytes else 1.0
-    hits = held + (1 - held) * log(1 - held) if held < 1 else 1.0
+    cached = min(1.0, stays) if text.cache_bytes else 1.0
+    hits = cached + (1 - cached) * log(1 - cached) if cached < 1 else 1.0
     return text.prepared_bytes * (min(1.0, passes) + max(0.0, passes - 1) * (1 - hits))

@@ -26,6 +26,8 @@ Axis = Literal[
     "vocab", "positions", "segments", "languages", "embedding", "hidden", "heads", "ffn", "gates",
     "labels", "feature", "kv_heads", "rank", "outputs",
 ]  # fmt: skip
+Dim = tuple[Axis, int]
+"""An axis and its size."""
 Part = Literal["embeddings", "attention", "ffn", "recurrence", "norm", "pooler", "head", "adapter"]
 DeviceKind = Literal["cpu", "cuda"]
 Role = Literal["matrix", "table", "bias", "norm"]
@@ -213,7 +215,7 @@ Drawn = TruncatedNormal | Normal | FanIn | Uniform
 Initializer = Annotated[Drawn, BY_KIND]
 
 
-def unstated(init: Drawn) -> Drawn | Glorot:
+def default_init(init: Drawn) -> Drawn | Glorot:
     """The initializer of weights for which ELECTRA and XLNet set none."""
     return Glorot() if isinstance(init, TruncatedNormal | Normal) and init.glorot else init
 
@@ -245,21 +247,21 @@ ONES = Constant(value=1.0)
 
 
 def matrix(
-    name: str, outputs: tuple[Axis, int], inputs: tuple[Axis, int], init: Drawn | Glorot, part: Part
+    name: str, outputs: Dim, inputs: Dim, init: Drawn | Glorot, part: Part, role: Role = "matrix"
 ) -> Weight:
-    """Weight (outputs, inputs) of ``y = x W^T``."""
+    """Weight (outputs, inputs) of ``y = x W^T``; as a ``table`` the vectors are its rows."""
     (out_axis, out), (in_axis, in_) = outputs, inputs
-    return Weight(f"{name}.weight", (out, in_), (out_axis, in_axis), init, part, "matrix")
+    return Weight(f"{name}.weight", (out, in_), (out_axis, in_axis), init, part, role)
 
 
-def bias(name: str, outputs: tuple[Axis, int], part: Part) -> Weight:
+def bias(name: str, outputs: Dim, part: Part) -> Weight:
     """Bias (outputs,), added to scores or states."""
     axis, width = outputs
     return Weight(f"{name}.bias", (width,), (axis,), ZEROS, part, "bias")
 
 
 def affine(
-    name: str, outputs: tuple[Axis, int], inputs: tuple[Axis, int], init: Drawn | Glorot, part: Part
+    name: str, outputs: Dim, inputs: Dim, init: Drawn | Glorot, part: Part
 ) -> tuple[Weight, Weight]:
     """Weight (outputs, inputs) and bias (outputs) of ``y = x W^T + b``."""
     return matrix(name, outputs, inputs, init, part), bias(name, outputs, part)

@@ -132,11 +132,11 @@ class Share(Node):
     corpus: Corpus
 
 
-def without_places(shares: tuple[Share, ...]) -> tuple[Share, ...]:
+def drop_places(shares: tuple[Share, ...]) -> tuple[Share, ...]:
     """Shares that are equal wherever prepared text lies, and however much of it is copied."""
-    there = {"path": "", "cache": 0}
+    anywhere = {"path": "", "cache": 0}
     return tuple(
-        share.model_copy(update={"corpus": share.corpus.model_copy(update=there)})
+        share.model_copy(update={"corpus": share.corpus.model_copy(update=anywhere)})
         if isinstance(share.corpus, Prepared)
         else share
         for share in shares
@@ -254,14 +254,12 @@ FILLED = ("full-sentences", *FULL)
 """Formats whose rows continue across documents, so that packing would gain nothing."""
 
 
-def named_files(corpus: Corpus) -> tuple[tuple[str, str], ...]:
+def file_names(corpus: Corpus) -> tuple[tuple[str, str], ...]:
     """Names of files, each with its argument."""
     match corpus:
-        case Files():
-            return ((corpus.path, "path"),)
         case Parallel(path=""):
             return tuple((where, language) for language, where in corpus.sides)
-        case Parallel():
+        case Files() | Parallel():
             return ((corpus.path, "path"),)
         case Docstrings() | Hf() | Prepared():
             return ()

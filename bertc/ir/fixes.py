@@ -17,7 +17,7 @@ def note(message: str, span: Span | None) -> tuple[Note, ...]:
 
 def fix(origin: Origin | None, instead: str) -> Fix | None:
     """Replace a setting by others, if this spec or ``--set`` writes it."""
-    span = written(origin)
+    span = span_if_written(origin)
     return Fix(span, instead) if span else None
 
 
@@ -26,7 +26,7 @@ def fix_argument(origin: Origin | None, place: Place, name: str, value: str) -> 
 
     ``place`` is the path of the kind in the value; () for the value itself.
     """
-    span = written(origin)
+    span = span_if_written(origin)
     kind = origin.parts.get(place) if origin else None
     if origin is None or span is None or kind is None:
         return None
@@ -52,14 +52,14 @@ def argument(setting: str, origin: Origin | None, name: str, value: str, place: 
     return {"help": help, "fix": edit}
 
 
-def terms_written(origin: Origin, wanted: Callable[[int], bool]) -> str:
+def terms_written(origin: Origin, chosen: Callable[[int], bool]) -> str:
     """The wanted terms of a sum as they are written; empty if the sum is not written."""
     tops = (place[0] for place in origin.parts if len(place) == 1)
-    terms = sorted(at for at in tops if isinstance(at, int) and wanted(at))
-    return " + ".join(origin.parts[(at,)].text for at in terms)
+    terms = sorted(index for index in tops if isinstance(index, int) and chosen(index))
+    return " + ".join(origin.parts[(index,)].text for index in terms)
 
 
-def written(origin: Origin | None) -> Span | None:
+def span_if_written(origin: Origin | None) -> Span | None:
     """The span of a setting in this spec or ``--set``, if written there."""
     return origin.span if origin and origin.kind in ("written", "set") else None
 

@@ -286,5 +286,5 @@ class Forward:
     last: Operations
 
     def operations(self) -> Operations:
-        inside = (one for layer in self.layers for block in layer for one in block.operations)
+        inside = (o for layer in self.layers for block in layer for o in block.operations)
         return (*self.embeddings, *inside, *self.last)

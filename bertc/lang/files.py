@@ -49,9 +49,9 @@ class SpecLocation(NamedTuple):
 
 def find_spec(spec: str) -> SpecLocation:
     """Resolve a SPEC argument: standard input, a shipped name, a file, or the text itself."""
-    shipped, here = shipped_specs(), working_folder()
+    shipped, working = shipped_specs(), working_folder()
     if spec == STANDARD_INPUT:
-        return SpecLocation("<stdin>", "spec", None, here, here, _standard_input(sys.stdin))
+        return SpecLocation("<stdin>", "spec", None, working, working, _standard_input(sys.stdin))
     if spec in shipped:
         return shipped_place(spec)
     short = len(spec) < 4096 and "\n" not in spec and "\0" not in spec
@@ -60,7 +60,7 @@ def find_spec(spec: str) -> SpecLocation:
         return SpecLocation(spec, path.stem, path, path.parent, path.parent)
     short_spec, path_like = spec[:60], short and spec.endswith(SUFFIX) and "=" not in spec
     if not path_like and (not spec or _SPEC_TEXT.search(spec)):
-        return SpecLocation("<spec>", "spec", None, here, here, spec)
+        return SpecLocation("<spec>", "spec", None, working, working, spec)
     like_file = check_path(spec, SUFFIX) if path_like or "/" in spec or "." in spec else ""
     near = "" if "/" in spec else nearest(spec.removesuffix(SUFFIX), shipped)
     if near and not like_file.endswith("?"):

@@ -11,7 +11,7 @@ from bertc.lang.read.parse import parse
 from bertc.lang.read.tree import Block, Name, Setting, Tree
 
 
-def with_edits(text: str, edits: Iterable[Fix]) -> str:
+def apply_edits(text: str, edits: Iterable[Fix]) -> str:
     """A text after edits of it that do not overlap."""
     for edit in reversed(sorted(edits, key=lambda edit: (edit.span.start, edit.span.end))):
         text = text[: edit.span.start] + edit.replacement + text[edit.span.end :]
@@ -38,7 +38,7 @@ def remedies(diagnostic: Diagnostic, text: str) -> list[Remedy]:
         ways += [Remedy(help, write_settings_in(source, help, span)) for help in texts]
     by_result: dict[str, Remedy] = {}
     for remedy in ways:
-        by_result.setdefault(with_edits(source.text, remedy.edits), remedy)
+        by_result.setdefault(apply_edits(source.text, remedy.edits), remedy)
     return list(by_result.values())
 
 
@@ -70,21 +70,21 @@ def written_settings(tree: Tree) -> list[Setting]:
     return [replace(i, name=own_name(i)) for i in items if isinstance(i, Setting)]
 
 
-def write_settings_in(source: Source, text: str, at: Span | None) -> tuple[Fix, ...]:
+def write_settings_in(source: Source, text: str, meant: Span | None) -> tuple[Fix, ...]:
     """The edits that write settings in the place of those that a spec has, or else at its end.
 
-    Of one that is written several times, the one at ``at`` is meant, or else all are.
+    Of one that is written several times, the one at ``meant``, or else all are changed.
     """
     tree = _tree(source)
     items: list[Setting | Block] = [*written_settings(tree)]
     items += (item for item in tree.items if isinstance(item, Block))
-    here = at.start if at and at.source == source else -1
+    offset = meant.start if meant and meant.source == source else -1
     edits: list[Fix] = []
     added: list[str] = []
     for setting in parse(text).settings():
         name = own_name(setting).text
         spans = [item.span for item in items if own_name(item).text == name]
-        places = [span for span in spans if span.start <= here < span.end] or spans
+        places = [span for span in spans if span.start <= offset < span.end] or spans
         edits += [Fix(place, setting.span.text) for place in places]
         added += [] if places else [setting.span.text]
     if added:

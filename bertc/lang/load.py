@@ -17,7 +17,7 @@ from bertc.lang.lowering.lower import lower_tree
 from bertc.lang.read.parse import OVERRIDE, parse
 from bertc.lang.read.scan import MOST_MISTAKES
 from bertc.lang.read.tree import Extends, String, Tree
-from bertc.lang.write.show import quoted
+from bertc.lang.write.show import quote
 
 DEEPEST_BASE = 16
 _BARE_PATH = re.compile(
@@ -103,7 +103,7 @@ class _Bases:
         self.root = root
         self.diagnostics = diagnostics
 
-    def of(self, tree: Tree, here: Path, chain: list[SpecLocation]) -> Program | None:
+    def of(self, tree: Tree, folder: Path, chain: list[SpecLocation]) -> Program | None:
         """The base of a tree with its own bases; None if it has none or it is wrong."""
         extends = [item for item in tree.items if isinstance(item, Extends)]
         if not extends:
@@ -117,7 +117,7 @@ class _Bases:
                 help="remove one of the two",
                 fix=Fix(again.span, ""),
             )
-        place = self.find(extends[0], here)
+        place = self.find(extends[0], folder)
         if place is None or not self.sound(place, extends[0], chain):
             return None
         target = extends[0].target.span
@@ -135,7 +135,7 @@ class _Bases:
             return None
         return programs[0]
 
-    def find(self, extends: Extends, here: Path) -> SpecLocation | None:
+    def find(self, extends: Extends, folder: Path) -> SpecLocation | None:
         target = extends.target
         if not isinstance(target, String):
             if target.text in shipped_specs():
@@ -148,12 +148,12 @@ class _Bases:
                 (Note("`bertc specs` lists those that there are"),),
             )
             return None
-        path = here / target.value
+        path = folder / target.value
         if path.suffix != SUFFIX or not os.path.lexists(path):
             wrong = "" if path.suffix == SUFFIX else f"; a spec ends in {SUFFIX}"
             names = names_in(path.parent) if self.has(path.parent) else []
             near = nearest(path.name, [name for name in names if name.endswith(SUFFIX)])
-            right = quoted(str(PurePath(target.value).parent / near)) if near else ""
+            right = quote(str(PurePath(target.value).parent / near)) if near else ""
             self.missing(extends, f"spec {target.value[:200]}{wrong}", right, "check the path")
             return None
         if not self.has(path):

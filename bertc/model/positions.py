@@ -205,7 +205,7 @@ def related_by(
 def _angles(
     node: nodes.RotaryPositions, theta: float, wide: int, positions_bl: Int[Tensor, "#b l"]
 ) -> Angles:
-    turned = node.turned(wide)
+    turned = node.rotary_dims(wide)
     powers_p = torch.arange(0, turned, 2, device=positions_bl.device).float() / turned
     angles_blp = (positions_bl.float() / node.scale)[..., None] * theta**-powers_p
     return Angles(angles_blp.cos()[:, :, None], angles_blp.sin()[:, :, None])

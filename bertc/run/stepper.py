@@ -28,7 +28,7 @@ from bertc.hub.families.family import Family, Obstacle, transformer
 from bertc.hub.networks import alone
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.network import Network
-from bertc.ir.program.reading import by_direction
+from bertc.ir.program.reading import split_rows
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.ir.program.written import Program
@@ -72,7 +72,7 @@ def counterpart(program: Resolved, rows: int) -> Counterpart:
         raise DataError(f"transformers has no model of this spec: {family}", help=OTHERWISE)
     if stage.pack:
         raise DataError("pack=true stands in the way: transformers packs no rows", help=OTHERWISE)
-    if len(by_direction(stage)) > 1:
+    if len(split_rows(stage)) > 1:
         raise DataError("transformers reads a batch in one direction alone", help=OTHERWISE)
     networks = stage.networks()
     models = tuple(_described(family, vocabulary, network) for network in networks)

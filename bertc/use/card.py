@@ -18,7 +18,7 @@ from bertc.hub.leaving.target import target_of
 from bertc.hub.networks import alone
 from bertc.hub.published import hub_name
 from bertc.ir.changing.growth import FromOther
-from bertc.ir.learning.objective import titled
+from bertc.ir.learning.objective import loss_title
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
@@ -181,7 +181,7 @@ def _training(folder: RunFolder, resolved: Resolved, step: int, texts: list[str]
         line = f"{' '.join(score)}: {value:.4f}"
         if len(score) == 1:
             (name,) = score
-            line = f"{titled(name)}: loss {value:.4f}"
+            line = f"{loss_title(name)}: loss {value:.4f}"
             line += f", by token frequency {unigram[name]:.4f}" if name in unigram else ""
             line += f", accuracy {accuracy[name]:.1%}" if name in accuracy else ""
         scores.append(line)

@@ -12,7 +12,7 @@ from bertc.base.diagnostics import UsageError, escaped, listed, several
 from bertc.base.storage.paths import cache_folder
 from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags, Vector
 from bertc.ir.learning.objective import PRETRAINING
-from bertc.ir.program.reading import by_direction, part_over, rows_by_direction
+from bertc.ir.program.reading import part_over, rows_by_direction, split_rows
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage, TextStage
 from bertc.learn.objectives import MicroBatch, RowView, corrupt, mask_key, tensors_of
@@ -93,7 +93,7 @@ def _rows(
     ]
     of_directions = rows_by_direction(stage, range(len(titles)))
     texts = {}
-    for direction, numbers in zip(by_direction(stage), of_directions, strict=True):
+    for direction, numbers in zip(split_rows(stage), of_directions, strict=True):
         micro_batch = corrupt(
             direction, inputs, vocab, mask_key(resolved.run.seed), part_over(stage, at)
         )

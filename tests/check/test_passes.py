@@ -18,7 +18,7 @@ from bertc.check.passes import complete
 from bertc.check.passes.changing.beginning import vectors
 from bertc.cost.execution import DeviceBudget
 from bertc.cost.planning.plan import Fit, Machine, choose_fit, largest_divisor, plan
-from bertc.ir.changing.growth import Interleave, Stack, parted
+from bertc.ir.changing.growth import Interleave, Stack, find_split
 from bertc.ir.network.bilstm import BiLstmBody
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.model import model_weights
@@ -311,7 +311,7 @@ def test_a_grown_layer_computes_as_the_layer_it_is_a_copy_of(growth):
             for layer, owner in enumerate(new.encoder.owners[part])
         )
         assert agree == all(
-            parted(growth, there, new.encoder.owners[part]) is None
+            find_split(growth, there, new.encoder.owners[part]) is None
             for part, there in old.encoder.owners.items()
         )
         assert agree == (not any("share their" in reason for reason in misfits))

@@ -10,7 +10,7 @@ from bertc.api import points
 from bertc.base.diagnostics import Diagnostics, SpecError
 from bertc.check.facts.networks import network_of
 from bertc.check.passes import resolve
-from bertc.check.passes.published.systems import recipe
+from bertc.check.passes.published.systems import Published
 from bertc.hub.families import FAMILIES, family_for
 from bertc.hub.families.family import Obstacle
 from bertc.ir.learning.answer import Conditioned, Plain
@@ -45,7 +45,7 @@ TAGS = 'task=tag("a", labels=[x, y], examples=90)'
     ],
 )  # fmt: skip
 def test_published_figures(family, task, rate, batch, seq, passes, steps):
-    found = recipe(family, 768, Glue(task=task, data="-"))
+    found = Published(family, 768).recipe(Glue(task=task, data="-"))
     assert (found["optimizer"].lr, found["batch"], found["seq"]) == (rate, batch, seq)
     assert found["steps" if steps else "epochs"] == (steps or passes)
     assert family != "deberta" or found["pooler"] == "gelu"
@@ -79,7 +79,7 @@ MANY = Xnli(data="-", examples=400_000)
     ],
 )  # fmt: skip
 def test_rules_and_rows_are_those_of_the_releases(system, width, task, rule, settings):
-    found = recipe(system, width, task)
+    found = Published(system, width).recipe(task)
     assert settings.items() <= found.items()
     assert {name: getattr(found["optimizer"], name) for name in rule} == rule
 
@@ -265,7 +265,7 @@ def test_a_task_takes_the_network_of_a_base_and_not_its_training():
         (found,) = points(f"extends {name} {RTE}")
         (stage,) = found.stages
         assert (len(found.encoder.layers), found.run.recipe) == (layers, system)
-        theirs = recipe(system, 768, stage.tasks[0])
+        theirs = Published(system, 768).recipe(stage.tasks[0])
         assert (stage.optimizer, stage.batch) == (theirs["optimizer"], theirs["batch"])
         assert stage.steps == math.ceil(theirs["epochs"] * 2490 / stage.batch)
 

@@ -10,7 +10,7 @@ import bertc
 from bertc.base.storage.place import FolderAt
 from bertc.check.facts.examples import row_lengths
 from bertc.cost import as_table, estimate
-from bertc.cost.texts import TextFacts, downloaded
+from bertc.cost.texts import TextFacts, download_size
 from bertc.tasks.examples import task_sets
 from bertc.text.prepared.opening import PreparedPart, write_corpus
 from bertc.text.prepared.plan import PreparationPlan
@@ -95,8 +95,8 @@ def copied(passes, cache, shards=500):
 @pytest.mark.parametrize("cache", [50, 250, 400, 500])
 def test_a_cache_saves_what_one_of_shards_in_keyed_orders_does(cache):
     text = TextFacts("a", 0, 500, 0, 1, counted=True, remote=True, cache_bytes=cache)
-    assert downloaded(text, 0.4) == 200
-    assert downloaded(text, 11) / 500 == pytest.approx(copied(11, cache), rel=0.02)
+    assert download_size(text, 0.4) == 200
+    assert download_size(text, 11) / 500 == pytest.approx(copied(11, cache), rel=0.02)
 
 
 def test_sizes_and_passes_follow_from_files_and_weights(tmp_path):

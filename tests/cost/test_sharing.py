@@ -108,12 +108,14 @@ LARGE = "layers=24 hidden=1024 heads=16 vocab=30522 optimizer=lamb steps=1000"
 
 def test_a_ring_tends_to_its_bandwidth_and_messages_hide_behind_later_computing():
     alone = Links(1, 1, RATE, RATE)
-    assert alone.inside(GIB) == alone.between(GIB) == 0
-    inside = [Links(1, n, RATE, RATE).inside(GIB) / LIMIT for n in (2, 4, 8, 64)]
+    assert alone.seconds_inside(GIB) == alone.seconds_between(GIB) == 0
+    inside = [Links(1, n, RATE, RATE).seconds_inside(GIB) / LIMIT for n in (2, 4, 8, 64)]
     assert inside == pytest.approx([1 / 2, 3 / 4, 7 / 8, 63 / 64], abs=0.02)
-    assert Links(10**6, 1, RATE, RATE).between(100 * GIB) == pytest.approx(100 * LIMIT, rel=1e-3)
+    assert Links(10**6, 1, RATE, RATE).seconds_between(100 * GIB) == pytest.approx(
+        100 * LIMIT, rel=1e-3
+    )
     # Between machines each device sends its part, over a link of its own.
-    assert Links(2, 8, RATE, RATE / 8).between(GIB) == pytest.approx(LIMIT / 2, rel=0.02)
+    assert Links(2, 8, RATE, RATE / 8).seconds_between(GIB) == pytest.approx(LIMIT / 2, rel=0.02)
     for work, waits in (
         ([], 0), ([(5, 1)], 1), ([(1, 1), (1, 1), (1, 1)], 1), ([(1, 2), (1, 2), (1, 2)], 4),
         ([(0, 2), (0, 3)], 5), ([(1, 3), (9, 0)], 0),

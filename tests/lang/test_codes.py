@@ -39,7 +39,7 @@ def found(folder: Path, code: str, text: str, monkeypatch: pytest.MonkeyPatch) -
         if code in ("E332", "R127"):  # what reading a text tells
             monkeypatch.setattr(counts, "LITTLE_BYTES", 0)
             how = {"sparing": code == "R127", "too_much": set()}
-            known = counts.with_text_counts(program, diagnostics, **how)
+            known = counts.add_text_counts(program, diagnostics, **how)
         complete = passes.complete(known, diagnostics)
         if code in ("E400", "E401"):  # of files of word vectors
             vectors_fit(complete, diagnostics)

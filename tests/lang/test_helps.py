@@ -20,7 +20,7 @@ from bertc.ir.base import Node, call_text
 from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Program
 from bertc.lang import helps
-from bertc.lang.helps import alternatives, own_name, settings_written, with_edits
+from bertc.lang.helps import alternatives, apply_edits, own_name, settings_written
 from bertc.lang.read import shapes
 from bertc.lang.read.tree import Block, Setting
 from bertc.lang.write.show import show_value
@@ -65,7 +65,7 @@ class Written:
     def fixed(self, fix: Fix) -> "Written":
         """The same after the edits of a fix."""
         text, name = fix.span.source.text, fix.span.source.name
-        made = with_edits(text, (fix,)).rstrip("\n")
+        made = apply_edits(text, (fix,)).rstrip("\n")
         if name == "<spec>":
             return replace(self, spec=made)
         number = int(name.rpartition("#")[2]) - 1
@@ -82,7 +82,7 @@ class Written:
             else:
                 rest.append(setting.span.text)
         source = Source("<spec>", f"{self.spec}\n")
-        spec = with_edits(source.text, helps.write_settings_in(source, " ".join(rest), at))
+        spec = apply_edits(source.text, helps.write_settings_in(source, " ".join(rest), at))
         return Written(spec.rstrip("\n"), tuple(sets), self.throughout)
 
 

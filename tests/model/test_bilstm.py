@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bertc.api import points, resolve
 from bertc.base.diagnostics import DataError, MachineError, MissingInputError, SpecError
-from bertc.check.facts.networks import begun_from, network_of
+from bertc.check.facts.networks import compare_init, network_of
 from bertc.cost import estimate
 from bertc.cost.execution import ANY
 from bertc.cost.planning.plan import Fit, Machine, plan
@@ -191,7 +191,7 @@ def test_another_body_is_neither_begun_from_nor_gone_on_with(tmp_path):
     folder.mkdir()
     (folder / "resolved.json").write_text(lstm.model_dump_json())
     other = resolve(f'init="{folder}" body=transformer layers=1 hidden=32 vocab=wordpiece(120)')
-    refused = pytest.raises(DataError, begun_from, other)
+    refused = pytest.raises(DataError, compare_init, other)
     assert "it is a bilstm, and this network a transformer" in refused.value.message
     (wider,) = points(spec("mlm", "bilstm(16, units=9)"))
     change, *_ = changed(lstm, wider)

@@ -15,7 +15,7 @@ from bertc.base.diagnostics import (
     SpecError,
     UsageError,
 )
-from bertc.check.facts.networks import begun_from, taken
+from bertc.check.facts.networks import compare_init, take_network
 from bertc.cli.app import app
 from bertc.ir.changing.growth import FromRun
 from bertc.ir.program.written import Given, Origin
@@ -190,7 +190,9 @@ def test_a_decay_from_a_stable_run_is_that_of_the_run_itself(tiny, go, tmp_path,
     steps = sorted(path.name for path in (tmp_path / "stable" / "checkpoints").iterdir())
     assert steps == ["step-00000004", "step-00000008", "step-00000010"]
     init = FromRun(path=str(tmp_path / "stable"), step=8, moments="carry")
-    init = taken(Given(init, Origin("written")), {}, {})[0].value  # as ``api`` looks up its facts
+    init = take_network(Given(init, Origin("written")), {}, {})[
+        0
+    ].value  # as ``api`` looks up its facts
     decay = run(4, "warmup=0, schedule=wsd(100%, end=10%)", init=init)
     assert (decay.run.init.updates, decay.run.init.rows) == (8, 64)
     stop_after(monkeypatch, 2, lambda: go(decay, "decay"))
@@ -211,13 +213,13 @@ def test_weights_alone_of_a_step_begin_with_a_new_optimiser(tiny, go, tmp_path):
     go(tiny(steps=4, save_every=2, keep="all"))
     there, gone = (tiny(f"steps=2 init=run('{tmp_path}/run', step={n})") for n in (2, 3))
     go(there, "again")
-    begun_from(there)
-    for read in (lambda program: go(program, "never"), begun_from):  # by check too
+    compare_init(there)
+    for read in (lambda program: go(program, "never"), compare_init):  # by check too
         with pytest.raises(MissingInputError, match="no checkpoint of step 3") as missing:
             read(gone)
         assert missing.value.help == "name one of steps 2, 4"
     with pytest.raises(DataError, match="do not fit") as refused:
-        begun_from(tiny(f"vocab=wordpiece(130) init='{tmp_path}/run'"))
+        compare_init(tiny(f"vocab=wordpiece(130) init='{tmp_path}/run'"))
     assert refused.value.help.startswith("leave vocab out, init has its own")
 
 

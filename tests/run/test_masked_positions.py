@@ -6,7 +6,7 @@ from safetensors.torch import load_file
 
 from bertc.api import resolve
 from bertc.base.diagnostics import SpecError
-from bertc.ir.terms.masking import by_kind
+from bertc.ir.terms.masking import kind_names
 from bertc.lab.results.figures import values_of
 from bertc.lab.results.runs import read_run
 from bertc.learn.objectives import corrupt
@@ -23,7 +23,7 @@ from bertc.run.train.report import plateau_lines
 from tests.learn.material import chosen, program, rows, vocab
 from tests.run.conftest import lines
 
-PARTS = by_kind("mlm")
+PARTS = kind_names("mlm")
 
 
 @pytest.fixture

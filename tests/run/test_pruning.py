@@ -20,7 +20,7 @@ from bertc.cost import estimate
 from bertc.hub.leaving.pruned import remove_units, removed_units
 from bertc.ir.methods.pruning import Heads
 from bertc.ir.network.ffn import Activation
-from bertc.ir.weight_maps.pruned import chosen_by_score, expected, pruned
+from bertc.ir.weight_maps.pruned import choose_by_score, program_after_pruning, prune
 from bertc.lab.bench.latency import of_folder
 from bertc.lab.results.compare import results
 from bertc.model import EncoderInputs, Model, build
@@ -83,7 +83,7 @@ def test_the_network_that_is_left_computes_the_same(name, pruning, tmp_path, go)
     predicted = estimate(resolved)
     assert predicted.pruned.parameters == size(left)
     assert predicted.pruned.forward_per_example < predicted.stages[-1].flops.forward_per_example
-    assert estimate(expected(resolved)).pruned is None
+    assert estimate(program_after_pruning(resolved)).pruned is None
 
 
 def test_a_pruned_run_is_evaluated_exported_and_begun_from(pruning, tiny, tmp_path, cache, go):
@@ -167,13 +167,13 @@ def test_gates_have_the_gradient_of_each_row(part, share, tiny):
 def test_low_scores_go_in_rounds_and_every_layer_keeps_one():
     scores = {0: [0.1, 0.2, 0.3], 1: [4.0, 5.0, 6.0]}
     plain = Heads(share=0.5, normalize=False)
-    assert chosen_by_score(plain, scores, {}, 0.5) == {0: [0, 1], 1: [0]}
-    assert chosen_by_score(plain, scores, {1: [2]}, 0.5) == {0: [0, 1], 1: [2]}
+    assert choose_by_score(plain, scores, {}, 0.5) == {0: [0, 1], 1: [0]}
+    assert choose_by_score(plain, scores, {1: [2]}, 0.5) == {0: [0, 1], 1: [2]}
     normalized = Heads(share=0.5)
-    assert chosen_by_score(normalized, scores, {}, 0.5) == {0: [0, 1], 1: [0]}
-    assert chosen_by_score(normalized, scores, {}, 0.2) == {0: [0], 1: []}
+    assert choose_by_score(normalized, scores, {}, 0.5) == {0: [0, 1], 1: [0]}
+    assert choose_by_score(normalized, scores, {}, 0.2) == {0: [0], 1: []}
     each = Heads(share=0.4, within="layer")
-    assert chosen_by_score(each, scores, {}, 0.4) == {0: [0], 1: [0]}
+    assert choose_by_score(each, scores, {}, 0.4) == {0: [0], 1: [0]}
     found = {step: Heads(share=0.5, every=0.25).share_gone(step, 7) for step in range(8)}
     assert {step: share for step, share in found.items() if share} == {0: 0.25, 3: 0.5}
     assert Heads(share=0.4, every=0.1).rounds == 4
@@ -183,7 +183,7 @@ def test_several_objectives_score_together(pruning, tmp_path, go):
     resolved = pruning(STEPWISE, "objective=mlm+0.5*sop recompute=on")
     go(resolved)
     removed = removed_units(resolved.encoder, dict(masked(resolved, tmp_path / "run").state_dict()))
-    left = pruned(resolved, removed).encoder
+    left = prune(resolved, removed).encoder
     assert sum(layer.heads for layer in left.layers) == 4
 
 

@@ -52,7 +52,7 @@ def run(tiny, tmp_path):
 
 
 def line(resolved, step, part, value):
-    stage = resolved.trained_at(step)
+    stage = resolved.stage_after(step)
     found = {"kind": "eval", "step": step, "stage": stage.name, "loss": value, "tokens": step}
     tasks = stage.tasks
     scores = {t.title: {part: dict.fromkeys(t.metrics, value)} for t in tasks}

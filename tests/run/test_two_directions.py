@@ -11,7 +11,7 @@ from bertc.api import resolve
 from bertc.cost import estimate
 from bertc.cost.planning.world import World
 from bertc.ir.changing.growth import Turned
-from bertc.ir.program.reading import by_direction
+from bertc.ir.program.reading import split_rows
 from bertc.learn.objectives import token_logits
 from bertc.learn.step.feed import Feed
 from bertc.learn.step.micro_batches import corruption
@@ -39,7 +39,7 @@ LINE = "layers=2 hidden=32 heads=2 ffn=64 seq=24 vocab=100 dropout=0 steps=10 pr
 @pytest.mark.parametrize("size", [1, 3])
 def test_shares_of_rows_are_exact_and_each_row_is_read_once(batch, causal, size):
     stage = resolve(f"{LINE} objective=15*mntp+clm batch={batch}").stages[0]
-    assert [one.batch for one in by_direction(stage)] == [batch - causal, causal]
+    assert [one.batch for one in split_rows(stage)] == [batch - causal, causal]
     rows, vocab, read = RandomText(stage, 100), unlearned_vocab(100, CPU), {False: [], True: []}
     shares = []
     for rank in range(size):

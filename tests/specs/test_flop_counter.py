@@ -17,7 +17,7 @@ from bertc.api import points
 from bertc.cost import estimate
 from bertc.ir.learning.objective import Clm, Mlm, Mntp, Plm, Sbo
 from bertc.ir.network.table import share_by_zipf
-from bertc.ir.program.reading import by_direction
+from bertc.ir.program.reading import split_rows
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives.softmax import cross_entropy
@@ -100,8 +100,8 @@ def shallow(name: str) -> list[str]:
 
 def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[float, float]:
     """FLOPs of one example: forward, and forward with backward; of two directions the mean."""
-    counted = [_counted_by_torch(resolved, stage, one) for one in by_direction(stage)]
-    rows = [one.batch for one in by_direction(stage)]
+    counted = [_counted_by_torch(resolved, stage, one) for one in split_rows(stage)]
+    rows = [one.batch for one in split_rows(stage)]
     forward, trained = (sum(map(mul, rows, flops)) for flops in zip(*counted, strict=True))
     return forward / sum(rows), trained / sum(rows)
 

@@ -8,16 +8,16 @@ from typing import Any, assert_never
 
 from bertc.base.diagnostics import Diagnostics
 from bertc.base.storage.paths import is_taken, shipped_specs
-from bertc.check.facts.examples import counted
-from bertc.check.facts.networks import embedding_as_there, network_of, program_of, taken
+from bertc.check.facts.examples import count_examples
+from bertc.check.facts.networks import copy_embedding, network_of, program_of, take_network
 from bertc.check.passes import resolve
 from bertc.check.passes.extends import extends
-from bertc.check.passes.recipes import as_published
+from bertc.check.passes.recipes import fill_arguments
 from bertc.hub.published import model_folder
 from bertc.ir.changing.growth import OF_INIT, TEACHER, FromOther
 from bertc.ir.learning.objective import NOBODY, FromFolder, FromSpec, NoTeacher, Shape, Teacher
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.written import Given, Program, with_terms
+from bertc.ir.program.written import Given, Program, map_terms
 from bertc.ir.vocabulary import Extended, TokenizerFile, Trimmed
 from bertc.lang import load
 
@@ -31,11 +31,11 @@ def facts(program: Program, diagnostics: Diagnostics) -> Program:
         values = {n: replace(settings[n], value=_with_folder(settings[n].value)) for n in named}
         return {**settings, **values}
 
-    program = extends(program, diagnostics).changed(in_folders)
+    program = extends(program, diagnostics).map_blocks(in_folders)
     init = program.settings.get("init")
     if init is not None and isinstance(init.value, FromOther):
-        program = embedding_as_there(_as_there(program, init))
-    return as_published(program).changed(_read_of)
+        program = copy_embedding(_as_there(program, init))
+    return fill_arguments(program).map_blocks(_read_of)
 
 
 def _with_folder(value: Any) -> Any:
@@ -63,7 +63,7 @@ def _as_there(program: Program, init: Given) -> Program:
         init, settings = _of_teacher(program, init)
     else:
         settings = network_of(Path(init.value.path))
-    init, settings = taken(init, settings, program.settings)
+    init, settings = take_network(init, settings, program.settings)
     origin = replace(init.origin, kind="derived", source=OF_INIT)
     open_ = {n: Given(v, origin) for n, v in settings.items() if n not in program.settings}
     return program.with_settings({**open_, "init": init})
@@ -84,7 +84,7 @@ def _of_teacher(program: Program, init: Given) -> tuple[Given, dict[str, Any]]:
 
 
 def _read_of(settings: Mapping[str, Given]) -> dict[str, Given]:
-    read = with_terms(settings, counted)
+    read = map_terms(settings, count_examples)
     teachers = settings.get("teacher")
     if teachers is not None:
         shaped = tuple(_with_shape(teacher) for teacher in teachers.value)

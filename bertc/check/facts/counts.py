@@ -16,7 +16,7 @@ from bertc.ir.methods.method import Method
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.settings import Settings
 from bertc.ir.program.stage import TaskStage
-from bertc.ir.program.written import Given, Origin, Program
+from bertc.ir.program.written import Given, Origin, Program, StageGiven
 from bertc.text.cache.store import Progress
 
 LITTLE_BYTES = 16 << 20
@@ -35,7 +35,7 @@ class _Sparing(Progress):
             raise _TooMuchError(NOT_READ, READ_BY)
 
 
-def with_text_counts(
+def add_text_counts(
     program: Program, diagnostics: Diagnostics, sparing: bool, too_much: set[str]
 ) -> Program:
     """The program with ``epoch_rows`` and ``row_words`` of each stage, if a length needs them.
@@ -45,20 +45,20 @@ def with_text_counts(
     """
     blocks = program.blocks
     lengths = [block[name] for block in blocks for name in ("steps", "save_at") if name in block]
-    asking = [one for one in lengths if _is_counted(one.value)]
+    asking = [length for length in lengths if _is_counted(length.value)]
     if not asking:
         return program
-    plain, findings = program.changed(_without_lengths), Diagnostics()
+    plain, findings = program.map_blocks(_without_lengths), Diagnostics()
     finished = complete(facts(plain, findings), findings)
     if findings.found:  # they are reported by the passes
         return plain
-    texts = repr([one.value for of in blocks for n, one in of.items() if n in ("data", "vocab")])
+    texts = repr([s.value for block in blocks for n, s in block.items() if n in ("data", "vocab")])
     try:
         if texts in too_much:
             raise _TooMuchError(NOT_READ, READ_BY)
         counts = _counted(assemble(finished), sparing)
         known = all(of_stage["row_words"].value for of_stage in counts if of_stage)
-        if not known and any(_is_counted(one.value, Words) for one in asking):
+        if not known and any(_is_counted(length.value, Words) for length in asking):
             help = "a length in tokens; of text files, remove tokens/ in the cache, which is older"
             raise DataError("it has token ids, whose words are not known", help)
     except (DataError, MissingInputError) as error:
@@ -70,24 +70,22 @@ def with_text_counts(
         return plain
     if not program.stages:
         return program.with_settings(counts[0])
-    pairs = zip(program.stages, counts, strict=True)
-    stages = tuple(replace(s, settings={**s.settings, **of_stage}) for s, of_stage in pairs)
-    return replace(program, stages=stages)
+    return replace(program, stages=tuple(map(StageGiven.with_settings, program.stages, counts)))
 
 
 def _is_counted(length: object, units: type | UnionType = Epochs | Words) -> bool:
     lengths = length if isinstance(length, tuple) else (length,)
-    return any(isinstance(one, units) for one in lengths)
+    return any(isinstance(part, units) for part in lengths)
 
 
 def _without_lengths(settings: Mapping[str, Given]) -> dict[str, Given]:
     """The settings with more steps than any length has, uncut, and nothing that counts them."""
-    plain = {name: one for name, one in settings.items() if name != "save_at"}
-    for name, one in plain.items():
-        if isinstance(one.value, Method) and one.value.reads == "text":
-            plain[name] = replace(one, value=Settings.model_fields[name].default)
-        elif name == "steps" and _is_counted(one.value):
-            plain[name] = replace(one, value=MOST_STEPS)
+    plain = {name: setting for name, setting in settings.items() if name != "save_at"}
+    for name, setting in plain.items():
+        if isinstance(setting.value, Method) and setting.value.reads == "text":
+            plain[name] = replace(setting, value=Settings.model_fields[name].default)
+        elif name == "steps" and _is_counted(setting.value):
+            plain[name] = replace(setting, value=MOST_STEPS)
     return plain
 
 

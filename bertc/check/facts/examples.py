@@ -22,7 +22,7 @@ from bertc.ir.program.written import Given, Origin
 from bertc.ir.vocabulary import TokenizerFile
 
 
-def counted(term: Term) -> Term:
+def count_examples(term: Term) -> Term:
     """The term with the labels and the number of training examples of its task, if it has one."""
     task = term.objective
     if not isinstance(task, Task):
@@ -59,7 +59,7 @@ def read_files(objectives: Iterable[Given], diagnostics: Diagnostics) -> None:
             reported = partial(_report, diagnostics, given.origin, index)
             parts: DataParts = {}
             with reported("train"):
-                term = counted(term)
+                term = count_examples(term)
             task: Any = term.objective
             with reported("data"):
                 parts = named_parts(task)

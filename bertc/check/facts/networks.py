@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
 from bertc.base.storage.paths import is_folder, is_taken
 from bertc.hub.folders import RESOLVED, checkpoint_at, checkpoint_of, read_network, read_resolved
 from bertc.ir.changing.growth import TEACHER, FromLayers, FromOther, FromRun
-from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Task
 from bertc.ir.learning.vector_task import Embed
 from bertc.ir.network.encoder import Encoder
@@ -18,7 +18,7 @@ from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.settings import HfLayout, layout_of
-from bertc.ir.program.written import Given, Program, with_terms
+from bertc.ir.program.written import Given, Program, map_terms
 from bertc.ir.terms.node import System
 from bertc.ir.weight_maps import begins_as, fit, refusal
 from bertc.text.tokenizers.reading import network_folder
@@ -112,16 +112,16 @@ def _most_like(encoder: Encoder, vocabulary: str) -> System:
         if norm.function != "rms":
             return "modernbert"
         return "neobert" if positions.pairs == "interleaved" else "eurobert"
-    alone = not encoder.segments and not encoder.causal and not encoder.attention.distances
+    unsegmented = not encoder.segments and not encoder.causal and not encoder.attention.distances
     plain = encoder.head.kind == "linear" and encoder.ffn.kind == "mlp"
-    if encoder.languages or (alone and plain):
+    if encoder.languages or (unsegmented and plain):
         return "xlm"
     if len(set(encoder.attention_owner)) < len(encoder.layers):
         return "albert"
     return "roberta" if vocabulary == "bpe" or positions.offset else "bert"
 
 
-def begun_from(resolved: Resolved) -> None:
+def compare_init(resolved: Resolved) -> None:
     """Compare the network of ``init`` with the one to start from it, by shapes only."""
     init = resolved.run.init
     if not isinstance(init, FromOther) or init.path == TEACHER:
@@ -142,7 +142,7 @@ def begun_from(resolved: Resolved) -> None:
         raise refusal(Path(init.path), mismatches, old, new)
 
 
-def taken(
+def take_network(
     init: Given, settings: dict[str, Any], written: Mapping[str, Given]
 ) -> tuple[Given, dict[str, Any]]:
     """``init`` with the depth of its network, and the settings of what a run takes of that."""
@@ -156,11 +156,11 @@ def taken(
             return init, settings
 
 
-def embedding_as_there(program: Program) -> Program:
+def copy_embedding(program: Program) -> Program:
     """Fill in unwritten arguments of tasks that embed from how the network of ``init`` does."""
     init: FromOther = program.settings["init"].value
     objectives = [block["objective"] for block in program.blocks if "objective" in block]
-    embeds = any(isinstance(term.objective, Embed) for one in objectives for term in one.value)
+    embeds = any(isinstance(term.objective, Embed) for g in objectives for term in g.value)
     if not embeds:
         return program
     from bertc.hub.sentences import vectors_of_init
@@ -168,10 +168,8 @@ def embedding_as_there(program: Program) -> Program:
     if (sentences := vectors_of_init(init)) is None:
         return program
 
-    def filled(term: Term) -> Term:
-        return sentences.asked_of(term, Path(init.path))
-
-    return program.changed(lambda settings: with_terms(settings, filled))
+    fill = partial(sentences.asked_of, folder=Path(init.path))
+    return program.map_blocks(lambda settings: map_terms(settings, fill))
 
 
 def _going_on(init: FromRun) -> FromRun:
@@ -180,7 +178,7 @@ def _going_on(init: FromRun) -> FromRun:
     if not is_taken(folder / RESOLVED) or (saved := checkpoint_at(folder, init.step)) is None:
         return init  # told of where its weights are read
     step, checkpoint = saved
-    stage = read_resolved(folder / RESOLVED).trained_at(step)
+    stage = read_resolved(folder / RESOLVED).stage_after(step)
     rows = (stage.first_batch + step - stage.first_step) * stage.batch
     updates = step - stage.counted_from
     return init.model_copy(update={"step": step, "updates": updates, "rows": rows})
@@ -193,9 +191,9 @@ def _of_layers(
     depth = settings["layers"] if isinstance(init.layers, str) else len(init.layers)
     depth = written["layers"].value if "layers" in written else depth
     fits = not init.misfit(init.depth, depth)  # else it is told with its place
-    taken = [init.source(layer, init.depth, depth) if fits else 0 for layer in range(depth)]
+    sources = [init.source(layer, init.depth, depth) if fits else 0 for layer in range(depth)]
     widths = {n: settings[n] for n in ("heads", "ffn") if isinstance(settings.get(n), tuple)}
-    by_layer = {n: tuple(value[layer] for layer in taken) for n, value in widths.items()}
+    by_layer = {n: tuple(value[layer] for layer in sources) for n, value in widths.items()}
     # What shares its weights there may have its own here.
     mapped = {"share": ShareNone()} if isinstance(settings.get("share"), ShareMap) else {}
     return {"layers": depth, **by_layer, **mapped}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bertc.base.diagnostics import DataError, Diagnostic, Diagnostics, MissingInputError, Span
 from bertc.base.storage.files import is_address
 from bertc.base.storage.place import FolderAt
-from bertc.ir.data import Corpus, Docstrings, Hf, Prepared, named_files
+from bertc.ir.data import Corpus, Docstrings, Hf, Prepared, file_names
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage, TaskStage
@@ -25,7 +25,7 @@ def look_at_text(program: Complete, diagnostics: Diagnostics) -> None:
 
     spans = {s.corpus: stage.span("data") for stage in program.stages for s in stage.data}
     for corpus, span in spans.items():
-        names = [name for name, _ in named_files(corpus)]
+        names = [name for name, _ in file_names(corpus)]
         if names and not any(map(is_address, names)):
             remark_on(open_source(corpus).remarks, span, diagnostics)
 
@@ -36,28 +36,28 @@ def remark_on(text: Sequence[DataError], span: Span | None, diagnostics: Diagnos
         diagnostics.remark(Diagnostic("R129", error.message, span, help=error.help))
 
 
-def with_texts(estimates: "list[Estimate]", programs: Sequence[Resolved]) -> "list[Estimate]":
+def add_texts(estimates: "list[Estimate]", programs: Sequence[Resolved]) -> "list[Estimate]":
     """Add the sizes of texts to the estimates of programs."""
     look = cache(_look_at_one)
     return [
-        _with_texts(one, [_weigh_texts(stage, program, look) for stage in program.stages])
-        for one, program in zip(estimates, programs, strict=True)
+        _with_texts(estimate, [_weigh_texts(stage, program, look) for stage in program.stages])
+        for estimate, program in zip(estimates, programs, strict=True)
     ]
 
 
-def _with_texts(one: "Estimate", texts: "list[Sequence[Weighted] | None]") -> "Estimate":
+def _with_texts(estimate: "Estimate", texts: "list[Sequence[Weighted] | None]") -> "Estimate":
     if not any(texts):
-        return one
+        return estimate
     from bertc.cost.texts import data_of
 
-    processes = one.spread.devices if one.spread else 1
-    pairs = [*zip(one.stages, texts, strict=True)]
-    read = [(s.steps * s.batch * s.seq, s.time.seconds_total, of) for s, of in pairs]
+    processes = estimate.spread.devices if estimate.spread else 1
+    pairs = [*zip(estimate.stages, texts, strict=True)]
+    read = [(s.steps * s.batch * s.seq, s.time.seconds_total, weighted) for s, weighted in pairs]
     stages = (
         stage._replace(data=data_of([reading], processes))
-        for stage, reading in zip(one.stages, read, strict=True)
+        for stage, reading in zip(estimate.stages, read, strict=True)
     )
-    return replace(one, stages=tuple(stages), data=data_of(read, processes))
+    return replace(estimate, stages=tuple(stages), data=data_of(read, processes))
 
 
 def _weigh_texts(
@@ -81,15 +81,15 @@ def _weigh_texts(
 def _look_at_one(corpus: Corpus, id_bytes: int) -> "TextFacts | None":
     if isinstance(corpus, Docstrings | Hf):
         return None
-    from bertc.cost.texts import TextFacts, unread
+    from bertc.cost.texts import TextFacts, guess_facts
 
     try:
         if not isinstance(corpus, Prepared):
             from bertc.text.sources.files import matching_files, unpacked_bytes
 
-            names = [name for name, _ in named_files(corpus)]
+            names = [name for name, _ in file_names(corpus)]
             size = sum(unpacked_bytes(matching_files(name)) for name in names)
-            return unread(" ".join(names), size, id_bytes)
+            return guess_facts(" ".join(names), size, id_bytes)
         from bertc.text.prepared.opening import bytes_of, read_corpus
 
         prepared = read_corpus(place := FolderAt(corpus.path))

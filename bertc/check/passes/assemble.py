@@ -4,12 +4,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from bertc.check.passes.lengths import kept_at
+from bertc.check.passes.lengths import list_checkpoints
 from bertc.check.passes.settings import layer_values, owners, reads_on
 from bertc.check.passes.teaching.teachers import taught_terms
 from bertc.ir.changing.growth import FromRun, NetworkChange, Turned
 from bertc.ir.data import FULL, PAIRED
-from bertc.ir.learning.objective import in_directions
+from bertc.ir.learning.objective import balance_directions
 from bertc.ir.network.body import Body
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.network.encoder import Encoder
@@ -18,7 +18,7 @@ from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.head import TransformHead
 from bertc.ir.network.layer import LayerWidths
 from bertc.ir.program.complete import Complete, CompleteSettings, CompleteStage
-from bertc.ir.program.reading import in_pieces, place_methods
+from bertc.ir.program.reading import cut_by_batch, place_methods
 from bertc.ir.program.resolved import Resolved, Run
 from bertc.ir.program.stage import METHODS, AnyStage, Stage, TaskStage, TextStage
 from bertc.ir.terms.node import Pairs, predicts_masked
@@ -32,7 +32,7 @@ def assemble(program: Complete) -> Resolved:
         stages=_stages(program),
         vocabulary=program.vocab,
         languages=program.languages,
-        run=Run(**_same(program, *Run.model_fields) | {"save_at": kept_at(program)}),
+        run=Run(**_same(program, *Run.model_fields) | {"save_at": list_checkpoints(program)}),
         origins={
             name: origin.kind + (f": {origin.source}" if origin.source else "")
             for name, origin in program.origins.items()
@@ -130,7 +130,7 @@ def _stages(program: Complete) -> tuple[AnyStage, ...]:
         rows_read = carried.rows if carried and not before else 0
         whole_run = "objective" not in stage.own
         begin, end = (0, program.total_steps) if whole_run else (first, first + stage.steps)
-        stages += in_pieces(place_methods(settled), stage.methods, rows_read, begin, end)
+        stages += cut_by_batch(place_methods(settled), stage.methods, rows_read, begin, end)
         first += stage.steps
     return tuple(stages)
 
@@ -175,7 +175,7 @@ def _stage(
         replacements=stage.generator,
         grow=change,
         first_step=first,
-        objective=in_directions(taught_terms(stage)),
+        objective=balance_directions(taught_terms(stage)),
         pairs=pairs,
         padded=stage.format.kind not in FULL or bool(stage.translation_term) or tuned,
         warmup_steps=stage.optimizer.warmup_steps(schedule_steps),

@@ -4,7 +4,7 @@ import math
 
 from bertc.check.passes.settings import Checker, key_heads, layer_values, turns_pairs
 from bertc.cost.planning.plan import largest_divisor
-from bertc.ir.fixes import Rule, Way, argument, note
+from bertc.ir.fixes import Rule, Way, argument
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.positions import RotaryPositions
@@ -68,7 +68,7 @@ def _pairs_turn(check: Checker[Complete]) -> None:
     for whose, width in widths.items():
         if not width or turns_pairs(program, width):
             continue
-        origin, turned = program.origins["positions"], positions.turned(width)
+        origin, turned = program.origins["positions"], positions.rotary_dims(width)
         even = f"{max(2, turned - turned % 2) / width:.4g}"
         check.report(
             "E311",
@@ -96,28 +96,23 @@ def _layers_there(check: Checker[Complete]) -> None:
 
 def _decoder_fits(check: Checker[Complete]) -> None:
     """Report a mask decoder with fewer positions than rows, or beside an order of prediction."""
-    program, diagnostics = check.settings, check.diagnostics
+    program = check.settings
     rows, origin = program.head.decoder, program.origins["head"]
     if not rows:
         return
     decoding = [s for s in program.stages if any(t.objective.states.decoded for t in s.objective)]
     longest = max(decoding, key=lambda stage: stage.seq, default=None)
     if longest and longest.seq > rows:
-        diagnostics.error(
-            "E395",
-            f"the mask decoder has {rows} positions, but rows have {longest.seq} tokens",
-            program.span("head"),
-            notes=note(f"seq = {longest.seq}", longest.span("seq")),
-            **argument("head", origin, "decoder", str(longest.seq)),
-        )
+        message = f"the mask decoder has {rows} positions, but rows have {longest.seq} tokens"
+        also = ("seq", f"seq = {longest.seq}")
+        way = argument("head", origin, "decoder", str(longest.seq))
+        Checker(longest, check.diagnostics).report("E395", message, "head", also=also, way=way)
     for stage in program.stages:
-        ordered = [t.objective.kind for t in stage.objective if t.objective.order != "none"]
+        terms = (term.objective for term in stage.objective)
+        ordered = next((term.kind for term in terms if term.order != "none"), "")
         if ordered:
-            diagnostics.error(
-                "E396",
-                f"the mask decoder predicts masked tokens, but {ordered[0]} predicts in an order",
-                program.span("head"),
-                notes=note(f"{ordered[0]} is learned here", stage.span("objective")),
-                **argument("head", origin, "decoder", "0"),
-            )
+            message = f"the mask decoder predicts masked tokens, but {ordered} predicts in an order"
+            also = ("objective", f"{ordered} is learned here")
+            way = argument("head", origin, "decoder", "0")
+            Checker(stage, check.diagnostics).report("E396", message, "head", also=also, way=way)
             return

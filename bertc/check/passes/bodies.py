@@ -3,9 +3,9 @@
 from typing import Any
 
 from bertc.base.diagnostics import Diagnostics
-from bertc.check.passes.settings import Checker, with_derived
+from bertc.check.passes.settings import Checker, set_values
 from bertc.ir.changing.growth import FromVectors
-from bertc.ir.fixes import Rule, Way, fix, written
+from bertc.ir.fixes import Rule, Way, fix, span_if_written
 from bertc.ir.network.body_node import Ability, BodySetting
 from bertc.ir.network.positions import NoPositions
 from bertc.ir.program.complete import Complete, CompleteStage
@@ -24,7 +24,7 @@ def bodies(program: Complete, diagnostics: Diagnostics) -> Complete:
     check = Checker(program, diagnostics)
     for origins in (program.origins, *(stage.own for stage in program.stages)):
         for name in body.unread:
-            if span := written(origins.get(name)):
+            if span := span_if_written(origins.get(name)):
                 message = f"{name} is a setting of transformers, but body = {body.kind}"
                 removed = fix(origins[name], "")
                 way: Way = {"help": f"remove {name}, or body=transformer", "fix": removed}
@@ -36,10 +36,10 @@ def bodies(program: Complete, diagnostics: Diagnostics) -> Complete:
         "layers": body.depth, "hidden": body.width, "heads": 1, "head_dim": body.width,
         "ffn": body.width, "positions": NoPositions(), "segments": body.segments,
     }  # fmt: skip
-    return with_derived(program, {name: Given(value, origin) for name, value in implied.items()})
+    return set_values(program, {name: Given(value, origin) for name, value in implied.items()})
 
 
-def printed(program: Complete) -> Program:
+def drop_unread(program: Complete) -> Program:
     """The program without the settings that its body has no use for."""
     settings = program.program.settings
     read = {name: setting for name, setting in settings.items() if name not in program.body.unread}
@@ -75,7 +75,7 @@ def _wanted(stage: CompleteStage) -> list[tuple[Ability, str, str]]:
     """Abilities that a stage needs, each with the setting that says so, and why."""
     permuted = any(term.objective.order == "permuted" for term in stage.objective)
     backward = stage.format.kind == "stream-pair"
-    wanted: tuple[tuple[bool, Ability, str, str], ...] = (
+    needs: tuple[tuple[bool, Ability, str, str], ...] = (
         (any(term.objective.order == "forward" for term in stage.objective), "causal", "objective",
          "clm needs states that depend on no later token"),
         (permuted, "permuted", "objective", "plm predicts tokens in a random order"),
@@ -86,4 +86,4 @@ def _wanted(stage: CompleteStage) -> list[tuple[Ability, str, str]]:
         (stage.generator.kind == "network", "generating", "generator",
          "a generator is cut from the encoder"),
     )  # fmt: skip
-    return [(ability, setting, why) for applies, ability, setting, why in wanted if applies]
+    return [(ability, setting, why) for applies, ability, setting, why in needs if applies]

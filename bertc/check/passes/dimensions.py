@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import cache
 
 from bertc.base.diagnostics import Diagnostics, Span
-from bertc.check.passes.bodies import printed
-from bertc.check.passes.settings import default_format, layer_values, reads_on, with_derived
+from bertc.check.passes.bodies import drop_unread
+from bertc.check.passes.settings import default_format, layer_values, reads_on, set_values
 from bertc.ir.network.head import AdaptiveHead, LinearHead, TransformHead
 from bertc.ir.network.positions import LearnedPositions, NoPositions
 from bertc.ir.program.complete import Complete, CompleteSettings
@@ -46,11 +46,11 @@ def dimensions(program: Complete, diagnostics: Diagnostics) -> Complete:
         open_ = {n: compute for n, compute in formulas.items() if n not in program.origins}
         derived |= {setting: compute(program) for setting, compute in open_.items()}
         program = program.model_copy(update=derived)
-    program = with_derived(
+    program = set_values(
         program,
         {n: Given(v, Origin("derived", source=default_source(n))) for n, v in derived.items()},
     )
-    return program.model_copy(update={"program": printed(program)})
+    return program.model_copy(update={"program": drop_unread(program)})
 
 
 def limits(program: Complete, diagnostics: Diagnostics) -> None:
@@ -65,12 +65,12 @@ def limits(program: Complete, diagnostics: Diagnostics) -> None:
             bounds = _bounds()[name]
             beyond = [n for n in _numbers(getattr(settings, name)) if not bounds.hold(n)]
             source = _source(settings, name) if beyond else name
-            if beyond and (at := settings.span(source)) not in reported:
-                reported.add(at)
+            if beyond and (span := settings.span(source)) not in reported:
+                reported.add(span)
                 message = f"`{name}` is {beyond[0]:,}, must be {bounds}"
                 label = f"{name} is {settings.origins[name].source}" if source != name else ""
                 help = f"a smaller value of {source}"
-                diagnostics.error("E109", message, at, label=label, help=help)
+                diagnostics.error("E109", message, span, label=label, help=help)
 
 
 def _numbers(value: object) -> tuple[int | float, ...]:

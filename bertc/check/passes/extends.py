@@ -27,7 +27,7 @@ def extends(program: Program, diagnostics: Diagnostics) -> Program:
     A task takes the network of a base that learns from text, not how that is trained.
     """
     program = _without_budgets(program, diagnostics)
-    from_command_line = {n: g for n, g in program.settings.items() if g.origin.kind == "set"}
+    overriding = {n: g for n, g in program.settings.items() if g.origin.kind == "set"}
     base, inherited = None, dict[str, Given]()
     if program.base is not None:
         base, inherits, mistakes = _merge_base(program.base, _learns_task(program.settings))
@@ -36,13 +36,9 @@ def extends(program: Program, diagnostics: Diagnostics) -> Program:
             diagnostics.record(mistake)
     if _have_steps(program.stages):
         inherited.pop("steps", None)  # it was the length of other stages
+        overriding |= {n: g for n, g in program.settings.items() if n == "steps"}
     settings = {**inherited, **program.settings}
-    length = (
-        {"steps": program.settings["steps"]}
-        if "steps" in program.settings and _have_steps(program.stages)
-        else {}
-    )
-    stages = _override_stages(program.stages, settings, {**length, **from_command_line})
+    stages = _override_stages(program.stages, settings, overriding)
     if base is None:
         return replace(program, stages=stages)
     stages = stages or _override_stages(base.stages, base.settings, program.settings)
@@ -57,7 +53,7 @@ def _merge_base(
     findings = Diagnostics()
     base = extends(base, findings)
     blocks = base.blocks
-    if for_task and any("objective" in of for of in blocks) and not any(map(_learns_task, blocks)):
+    if for_task and any("objective" in b for b in blocks) and not any(map(_learns_task, blocks)):
         base = _network_of(base)
     inherited = {
         name: Given(setting.value, replace(setting.origin, kind="extends", source=base.name))
@@ -80,7 +76,7 @@ def _without_budgets(program: Program, diagnostics: Diagnostics) -> Program:
 
 
 def _without_budget(settings: Mapping[str, Given]) -> Mapping[str, Given]:
-    return {name: one for name, one in settings.items() if not isinstance(one.value, Equal)}
+    return {name: g for name, g in settings.items() if not isinstance(g.value, Equal)}
 
 
 def _learns_task(settings: Mapping[str, Given]) -> bool:
@@ -120,7 +116,7 @@ def _override_stages(
 def _have_steps(stages: Sequence[StageGiven]) -> bool:
     """True if every stage says its length, and none in time, which is refused later."""
     lengths = [stage.settings.get("steps") for stage in stages]
-    return bool(stages) and all(one and not isinstance(one.value, Hours) for one in lengths)
+    return bool(stages) and all(steps and not isinstance(steps.value, Hours) for steps in lengths)
 
 
 def _shared_out(
@@ -138,7 +134,6 @@ def _shared_out(
         if unit is not Epochs:
             end = max(first + 1, min(amount - following, round(end)))
         part = unit(**{unit.number_unit: end - first}) if unit else end - first
-        settings = {**stage.settings, "steps": Given(part, steps.origin)}
-        shared.append(replace(stage, settings=settings))
+        shared.append(stage.with_settings({"steps": Given(part, steps.origin)}))
         first = end
     return tuple(shared)

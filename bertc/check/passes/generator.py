@@ -1,7 +1,7 @@
 """Widths of the generator, and checks of its use."""
 
 from bertc.base.diagnostics import Diagnostics
-from bertc.check.passes.settings import Checker, fitting_heads, with_derived
+from bertc.check.passes.settings import Checker, fitting_heads, set_values
 from bertc.ir.fixes import Rule, argument
 from bertc.ir.learning.objective import Objective
 from bertc.ir.network.generator import GeneratorNetwork, NoGenerator
@@ -31,7 +31,7 @@ def generator_widths(program: Complete, diagnostics: Diagnostics) -> Complete:
         "heads": node.heads or max(1, hidden // 64),
         "ffn": node.ffn or 4 * hidden,
     }
-    return with_derived(program, {"generator": Given(node.model_copy(update=widths), origin)})
+    return set_values(program, {"generator": Given(node.model_copy(update=widths), origin)})
 
 
 def generator(program: Complete, diagnostics: Diagnostics) -> None:
@@ -137,10 +137,8 @@ def _network_possible(program: Complete, node: GeneratorNetwork, diagnostics: Di
         way = argument("generator", origin, "heads", str(near))
         check.report("E201", message, "generator", label=label, way=way)
     scheme, deepest = program.share, max(view.layers for view in program.stages)
-    shared = (isinstance(scheme, ShareGroups) and scheme.groups > node.layers) or isinstance(
-        scheme, ShareMap
-    )
-    if shared and node.layers not in (0, deepest):
+    groups = scheme.groups if isinstance(scheme, ShareGroups) else 0
+    if (isinstance(scheme, ShareMap) or groups > node.layers) and node.layers not in (0, deepest):
         check.report(
             "E202",
             f"share={scheme.kind} does not fit the generator's {node.layers} layers",

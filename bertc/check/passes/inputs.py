@@ -11,10 +11,10 @@ from bertc.base.storage.files import NO_TEXT, files_anywhere, no_text, suffix
 from bertc.base.storage.paths import cache_folder, check_path, is_folder, is_taken, user_path
 from bertc.base.storage.plain_file import no_file, no_folder, no_match
 from bertc.check.passes.changing.beginning import changed_tokens
-from bertc.check.passes.settings import with_derived
+from bertc.check.passes.settings import set_values
 from bertc.hub.published import or_hub
 from bertc.ir.changing.growth import TEACHER, FromOther, vector_file
-from bertc.ir.data import Prepared, named_files
+from bertc.ir.data import Prepared, file_names
 from bertc.ir.learning.augmentation import ReplacedCopies
 from bertc.ir.learning.objective import FromFolder, FromSpec, Shape, Teacher
 from bertc.ir.learning.vector_task import Mined
@@ -39,7 +39,7 @@ def vocabulary(program: Complete, diagnostics: Diagnostics) -> Complete:
         taught = [(program.teacher, program.origins["teacher"])]
         taught += [(s.teacher, s.own["teacher"]) for s in program.stages if "teacher" in s.own]
         setting = next(filter(None, starmap(_of_teacher, taught)), setting)
-        program = with_derived(program, {"vocab": setting})
+        program = set_values(program, {"vocab": setting})
     if init and _gives_way(setting, origin):
         if not is_folder(init.path):
             nowhere_to_begin(init, origin.span, diagnostics)
@@ -49,7 +49,7 @@ def vocabulary(program: Complete, diagnostics: Diagnostics) -> Complete:
             setting = Given(vocabulary_of_init(Path(init.path)), derived)
         except (DataError, UnsafeError) as error:
             return _unreadable(program, error, origin, diagnostics)
-        program = with_derived(program, {"vocab": setting})
+        program = set_values(program, {"vocab": setting})
     else:
         for stage in program.stages:
             origin = stage.origins["data"]
@@ -60,7 +60,7 @@ def vocabulary(program: Complete, diagnostics: Diagnostics) -> Complete:
                 except (DataError, MissingInputError) as error:
                     diagnostics.error("E307", error.message, origin.span, help=error.help)
                     return program
-                program = with_derived(program, {"vocab": setting})
+                program = set_values(program, {"vocab": setting})
     vocab = program.vocab
     if not isinstance(vocab, TokenizerFile):
         return _of_another(program, diagnostics)
@@ -73,7 +73,7 @@ def vocabulary(program: Complete, diagnostics: Diagnostics) -> Complete:
             vocab = vocab.model_copy(update={"size": reading.vocabulary_size(read)})
         except (DataError, MissingInputError, UnsafeError) as error:
             _unreadable(program, error, setting.origin, diagnostics)
-    return with_derived(program, {"vocab": Given(vocab, setting.origin)})
+    return set_values(program, {"vocab": Given(vocab, setting.origin)})
 
 
 def _begun_from(program: Complete) -> FromOther | None:
@@ -87,15 +87,15 @@ def _of_another(program: Complete, diagnostics: Diagnostics) -> Complete:
     vocab, init, origin = program.vocab, _begun_from(program), program.origins["vocab"]
     if not isinstance(vocab, Extended | Trimmed):
         return program
-    theirs = vocab.path == "init"
-    if theirs and not init:
+    of_init = vocab.path == "init"
+    if of_init and not init:
         message = f"vocab={vocab.kind}(init) changes the vocabulary of init, and there is none"
         help = 'name a run or a model folder, as in init="runs/bert"'
         diagnostics.error("E410", message, origin.span, help=help)
         return program
     try:
         base = TokenizerFile(path=str(reading.tokenizer_folder(user_path(vocab.path))))
-        if theirs and init:
+        if of_init and init:
             if not is_folder(init.path):
                 nowhere_to_begin(init, program.span("init"), diagnostics)
                 return program
@@ -207,7 +207,7 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
                     _require_prepared(share.corpus, program.vocab)
             except (DataError, MissingInputError, UnsafeError) as error:
                 diagnostics.error("E307", error.message, span, help=error.help)
-            for name, argument in named_files(share.corpus):
+            for name, argument in file_names(share.corpus):
                 span = origin.parts.get((index, "corpus", argument), origin.span)
                 try:
                     paths = list(files_anywhere(name))

@@ -45,8 +45,7 @@ def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
     blocks = program.stages or (StageGiven(DEFAULT_STAGE, {}),)
     changes = tuple(map(_counted, stages))
     if any(changes):
-        pairs = zip(blocks, changes, strict=True)
-        blocks = tuple(replace(block, settings={**block.settings, **new}) for block, new in pairs)
+        blocks = tuple(map(StageGiven.with_settings, blocks, changes))
         stages = type_settings(replace(program, stages=blocks)).stages
     paces = [_paces(stage, stage.steps) for stage in stages]
     blocks = tuple(
@@ -71,11 +70,7 @@ def shares(stages: Sequence[StageGiven], run: Mapping[str, Given], tokens: bool)
     for unit in (Epochs, Words):
         if all(isinstance(stage.steps, unit) for stage in named):
             return [getattr(stage.steps, unit.number_unit) for stage in named]
-    changes = map(_counted, named)
-    in_steps = tuple(
-        replace(block, settings={**block.settings, **new})
-        for block, new in zip(stages, changes, strict=True)
-    )
+    in_steps = tuple(map(StageGiven.with_settings, stages, map(_counted, named)))
     counted = type_settings(Program("", settings, in_steps)).stages
 
     def share(stage: CompleteStage, length: object) -> float:
@@ -183,7 +178,7 @@ def check_lengths(check: Checker[CompleteStage], program: Complete) -> None:
     check.rules(rule for method in stage.methods for rule in method.rules.stage)
 
 
-def kept_at(program: Complete) -> tuple[Kept, ...]:
+def list_checkpoints(program: Complete) -> tuple[Kept, ...]:
     """The checkpoints that stay, each with the step that reaches its words."""
     if not program.save_at:
         return ()
@@ -195,16 +190,16 @@ def kept_at(program: Complete) -> tuple[Kept, ...]:
     last = max((number for number, (_, words) in enumerate(paces, 1) if words), default=0)
     paces = paces[:last] or [(0, 1e-9)]
     return tuple(
-        Kept(step=steps_at(at.words, paces, reaching), words=at.words)
-        if isinstance(at, Words)
-        else Kept(step=at)
-        for at in program.save_at
+        Kept(step=steps_at(point.words, paces, reaching), words=point.words)
+        if isinstance(point, Words)
+        else Kept(step=point)
+        for point in program.save_at
     )
 
 
 def check_kept(program: Complete, diagnostics: Diagnostics) -> None:
     """Report a checkpoint that stays after the end of the run."""
-    last = max((one.step for one in kept_at(program)), default=0)
+    last = max((checkpoint.step for checkpoint in list_checkpoints(program)), default=0)
     if last > program.total_steps:
         says = f"save_at names step {last:,}, by words or not, and the run ends before"
         also = "steps", f"steps = {program.total_steps}"

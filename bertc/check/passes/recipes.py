@@ -3,57 +3,35 @@
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 from bertc.base.diagnostics import Diagnostics
-from bertc.check.passes.published.systems import TaskArguments, recipe, task_arguments
-from bertc.check.passes.published.today import Recipe
+from bertc.check.passes.published.systems import Published
 from bertc.check.passes.settings import asks_about_pairs
-from bertc.ir.learning.augmentation import UNCHANGED, with_copies
+from bertc.ir.learning.augmentation import UNCHANGED, count_with_copies
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Task
 from bertc.ir.network.head import POOLINGS
 from bertc.ir.program.settings import STAGE_SETTINGS
-from bertc.ir.program.written import Given, Origin, Program, with_terms
-from bertc.ir.terms.node import System
+from bertc.ir.program.written import Given, Origin, Program, map_terms
 
 
-class _Published(NamedTuple):
-    """The system, size and body whose recipe a task follows."""
-
-    system: System
-    hidden: int
-    layers: int
-    body: str
-
-    def of(self, task: Task) -> Recipe:
-        return recipe(self.system, self.hidden, task, self.body, self.layers)
-
-    def arguments(self, task: Task) -> TaskArguments:
-        return task_arguments(self.system, task, self.hidden, self.layers)
-
-    @property
-    def whose(self) -> str:
-        return f"{self.system}'s" if self.body == "transformer" else f"{self.body}'s"
-
-
-def as_published(program: Program) -> Program:
+def fill_arguments(program: Program) -> Program:
     """Fill in unset arguments of tasks with training files from their recipe.
 
     ``recipe=electra task=glue(mrpc, "glue/MRPC")`` becomes ``... both_orders=true``.
     """
-    theirs = _published(program)
+    published = _published(program)
 
     def argued(term: Term) -> Term:
         task = term.objective
         if not isinstance(task, Task) or not getattr(task, "train", True):
             return term
-        arguments, named = theirs.arguments(task).items(), task.model_fields_set
+        arguments, named = published.arguments(task).items(), task.model_fields_set
         open_ = {name: value for name, value in arguments if name not in named}
         filled = {"objective": task.model_copy(update=open_)}
         return term.model_copy(update=filled) if open_ else term
 
-    return program.changed(lambda settings: with_terms(settings, argued))
+    return program.map_blocks(lambda settings: map_terms(settings, argued))
 
 
 def recipes(program: Program, diagnostics: Diagnostics) -> Program:
@@ -62,7 +40,7 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
     ``task=glue(rte, "glue/RTE", examples=2490)`` becomes ``batch=32 seq=128 epochs=3 steps=234``.
     Settings in the stage, of ``--set`` and, if all stages are tasks, outside stages win.
     """
-    program = as_published(program)
+    program = fill_arguments(program)
     published = _published(program)
     positions = program.settings.get("positions")
     room = positions.value.room if positions else None
@@ -89,13 +67,13 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
     return _with_their_pooler(program, published)
 
 
-def _with_their_pooler(program: Program, published: _Published) -> Program:
+def _with_their_pooler(program: Program, published: Published) -> Program:
     """Take the pooler that the recipe of every task has, or has not, unless a term needs BERT's."""
     blocks = [stage.settings for stage in program.stages] or [{}]
     objectives = [{**program.settings, **block}.get("objective") for block in blocks]
     tasks = [task for objective in objectives if objective for task in _tasks(objective)]
     pairs = any(asks_about_pairs(objective.value) for objective in objectives if objective)
-    poolers = {published.of(task).get("pooler", True) for task in tasks}
+    poolers = {published.recipe(task).get("pooler", True) for task in tasks}
     of_rows = all(kind and not POOLINGS[kind].transforms for kind in poolers)
     unread = of_rows and not any(task.pooled for task in tasks)
     if "pooler" in program.settings or pairs or unread or len(poolers - {True}) != 1:
@@ -104,11 +82,11 @@ def _with_their_pooler(program: Program, published: _Published) -> Program:
     return program.with_settings({"pooler": Given(poolers.pop(), origin)})
 
 
-def _published(program: Program) -> _Published:
+def _published(program: Program) -> Published:
     settings = {name: setting.value for name, setting in program.settings.items()}
     body = settings["body"].kind if "body" in settings else "transformer"
     hidden, layers = settings.get("hidden", 768), settings.get("layers", 12)
-    return _Published(settings.get("recipe", "bert"), hidden, layers, body)
+    return Published(settings.get("recipe", "bert"), hidden, layers, body)
 
 
 def _tasks(objective: Given) -> list[Task]:
@@ -119,16 +97,16 @@ def _followed(
     settings: dict[str, Given],
     forced: Mapping[str, Given],
     tasks: list[Task],
-    published: _Published,
+    published: Published,
     room: int | None,
     diagnostics: Diagnostics,
 ) -> dict[str, Given]:
     source = f"{published.whose} recipe for {tasks[0].title}"
     known = {**forced, **settings}
-    theirs = published.of(tasks[0])
+    recipe = published.recipe(tasks[0])
     if room:
-        theirs["seq"] = min(theirs["seq"], room)
-    for name, value in theirs.items():
+        recipe["seq"] = min(recipe["seq"], room)
+    for name, value in recipe.items():
         if name not in STAGE_SETTINGS:
             continue
         if name == "optimizer" and name in known:
@@ -138,7 +116,7 @@ def _followed(
             known[name] = settings[name] = Given(value, Origin("default", source=source))
     if "steps" not in known:
         augment = known["augment"].value if "augment" in known else UNCHANGED
-        examples = sum(with_copies(task.examples, augment) for task in tasks)
+        examples = sum(count_with_copies(task.examples, augment) for task in tasks)
         if not examples and not diagnostics.found:
             origin = settings["objective"].origin
             message = (

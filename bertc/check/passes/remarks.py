@@ -9,7 +9,7 @@ from bertc.ir.changing.growth import Drawn
 from bertc.ir.data import Prepared
 from bertc.ir.fixes import Rule
 from bertc.ir.learning.answer import Labels
-from bertc.ir.learning.objective import in_directions
+from bertc.ir.learning.objective import balance_directions
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.program.complete import Complete, CompleteStage
 from bertc.ir.program.reading import causal_rows
@@ -53,13 +53,13 @@ def _numbers(stage: CompleteStage) -> int:
 
 def _rounded(stage: CompleteStage) -> bool:
     """True if the rows of a step that are read causally are far from their share."""
-    share, rows = causal_rows(in_directions(stage.objective), stage.batch)
+    share, rows = causal_rows(balance_directions(stage.objective), stage.batch)
     return 0 < share < stage.batch and abs(rows - share) > min(share, stage.batch - share) / 10
 
 
 def _whole_shares(stage: CompleteStage) -> str:
     """The next batch of which the share is whole rows."""
-    share = Fraction(causal_rows(in_directions(stage.objective), 1)[0]).limit_denominator(1000)
+    share = Fraction(causal_rows(balance_directions(stage.objective), 1)[0]).limit_denominator(1000)
     return f"batch={-(-stage.batch // share.denominator) * share.denominator}"
 
 
@@ -99,7 +99,7 @@ _OF_STAGES: tuple[Rule[CompleteStage], ...] = (
          help=lambda s: f"positions={s.seq} or attention=relative"),
     Rule("R128", "objective", _rounded,
          lambda s: "clm reads {1} of {2} rows, where its share is {0:.3g}".format(
-             *causal_rows(in_directions(s.objective), s.batch), s.batch),
+             *causal_rows(balance_directions(s.objective), s.batch), s.batch),
          label="shares are whole rows of a step", help=_whole_shares),
     Rule("R119", "objective", _numbers,
          lambda s: f"the {_numbers(s)} labels are numbers, which classify takes for classes",

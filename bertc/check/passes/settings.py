@@ -30,11 +30,11 @@ class Checker(NamedTuple, Generic[_S]):
         """Report every rule that the settings break, in the order of the rules."""
         for rule in rules:
             if rule.when(self.settings):
-                at = rule.at(self.settings) if callable(rule.at) else rule.at
+                where = rule.at(self.settings) if callable(rule.at) else rule.at
                 self.report(
                     rule.code,
                     self._of(rule.says),
-                    at,
+                    where,
                     also=self._of(rule.also),
                     label=self._of(rule.label),
                     help=self._of(rule.help),
@@ -53,23 +53,23 @@ class Checker(NamedTuple, Generic[_S]):
         self,
         code: str,
         message: str,
-        at: Where | Span | None,
+        where: Where | Span | None,
         *,
         also: Also | None = None,
         label: str = "",
         help: str = "",
         way: Way | None = None,
     ) -> None:
-        """Report a mistake or a remark, with the parts of a ``Rule``; ``at`` may be a place."""
-        if isinstance(at, str | tuple):
-            names = (at,) if isinstance(at, str) else at
-            at = next(filter(None, map(self._span, names)), None)
+        """Report a mistake or a remark, with the parts of a ``Rule``; ``where`` may be a span."""
+        if isinstance(where, str | tuple):
+            names = (where,) if isinstance(where, str) else where
+            where = next(filter(None, map(self._span, names)), None)
         words = note(also[1], self.settings.span(also[0])) if also else ()
         way = way or {"help": help, "fix": None}
         if code.startswith("R"):
-            self.diagnostics.remark(Diagnostic(code, message, at, label, words, **way))
+            self.diagnostics.remark(Diagnostic(code, message, where, label, words, **way))
         else:
-            self.diagnostics.error(code, message, at, label=label, notes=words, **way)
+            self.diagnostics.error(code, message, where, label=label, notes=words, **way)
 
 
 MOST_STEPS = 10**9
@@ -93,7 +93,7 @@ def type_settings(program: Program) -> Complete:
     return _RUN.model_copy(update=values | update)
 
 
-def with_derived(program: Complete, settings: Mapping[str, Given]) -> Complete:
+def set_values(program: Complete, settings: Mapping[str, Given]) -> Complete:
     """The same with some settings of the run replaced or added."""
     return type_settings(program.program.with_settings(settings))
 
@@ -163,14 +163,14 @@ def key_heads(program: Complete) -> int:
 def turns_pairs(program: Complete, width: int) -> bool:
     """True if positions that turn pairs of numbers can do so in a head of this width."""
     positions = program.positions
-    turned = positions.turned(width) if isinstance(positions, RotaryPositions) else 2
+    turned = positions.rotary_dims(width) if isinstance(positions, RotaryPositions) else 2
     return turned >= 2 and turned % 2 == 0
 
 
 def fitting_heads(program: Complete, near: int, hidden: int, multiple: int = 1) -> list[int]:
     """Numbers of heads that divide a width into heads as positions need them, the nearest first."""
     small = [number for number in range(1, math.isqrt(hidden) + 1) if hidden % number == 0]
-    numbers = {n for one in small for n in (one, hidden // one) if n % multiple == 0}
+    numbers = {n for divisor in small for n in (divisor, hidden // divisor) if n % multiple == 0}
     fitting = (number for number in numbers if turns_pairs(program, hidden // number))
     return sorted(fitting, key=lambda number: (abs(number - near), number))
 

@@ -111,8 +111,6 @@ def _shared_layers_alike(check: Checker[Complete], layers: int) -> None:
         ("ffn", "ffn", program.ffn),
     )
     for part, setting, value in parts:
-        if isinstance(value, int):
-            continue
         widths = layer_values(value, layers)
         for layer, owner in enumerate(owners(program.share, part, layers)):
             if widths[layer] != widths[owner]:

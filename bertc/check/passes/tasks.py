@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from bertc.base.diagnostics import Diagnostics, listed, several
 from bertc.check.passes.settings import Checker
-from bertc.ir.fixes import Rule, argument, note, written
+from bertc.ir.fixes import Rule, argument, note, span_if_written
 from bertc.ir.learning.answer import Labels, Score, Several, Span, Vector, label_names
 from bertc.ir.learning.augmentation import UNCHANGED
 from bertc.ir.learning.task import UNKNOWN, Task
@@ -45,8 +45,8 @@ def one_head_a_task(stages: Sequence[CompleteStage], diagnostics: Diagnostics) -
     for stage in stages:
         for task in stage.tasks:
             read = stage.features, task.recurrent
-            earlier, there = before.setdefault(task.title, (stage, read))
-            if there != read:
+            earlier, read_before = before.setdefault(task.title, (stage, read))
+            if read_before != read:
                 diagnostics.error(
                     "E278",
                     f"the head of {task.title} reads other states here than in stage "
@@ -61,7 +61,7 @@ def one_head_a_task(stages: Sequence[CompleteStage], diagnostics: Diagnostics) -
 def _obstacles(stage: CompleteStage, tasks: Sequence[Task]) -> Iterator[tuple[str, str, str]]:
     """Settings that cannot be, each with the reason and what to write instead."""
     chosen = stage.features != LAST
-    frozen = next((one.setting for one in stage.methods if one.frozen(stage.layers).whole), "")
+    frozen = next((m.setting for m in stage.methods if m.freezes(stage.layers).whole), "")
     recurrent = any(task.recurrent for task in tasks)
     if chosen and (why := _unread(stage, tasks)):
         yield "features", why, "features=last"
@@ -123,7 +123,7 @@ def tasks(program: Complete, diagnostics: Diagnostics) -> None:
             check.rules(_OF_TASKS)
             origins = stage.own or program.origins
             for name in OF_TEXT:
-                if span := written(origins.get(name)):
+                if span := span_if_written(origins.get(name)):
                     message = f"{name} has no effect on a task, whose rows are its own examples"
                     also = ("objective", "the task is named here")
                     check.report("E273", message, span, also=also, help=f"leave {name} out")
@@ -142,7 +142,7 @@ def tasks(program: Complete, diagnostics: Diagnostics) -> None:
 
 def _may_be_of_tasks(stage: CompleteStage) -> bool:
     """True of a stage of text whose spec has a mistake: what was not read may have been a task."""
-    return not stage.tasks and not written(stage.origins["objective"])
+    return not stage.tasks and not span_if_written(stage.origins["objective"])
 
 
 COPIED = Labels | Several | Score
@@ -179,7 +179,7 @@ def _unlike(stage: CompleteStage) -> str:
 def _numbers(stage: CompleteStage) -> int:
     """The numbers of a vector, of tasks that embed alike."""
     by_token = (task.answer.by_token for task in stage.tasks if isinstance(task, Embed))
-    return min((one.width for one in by_token if one), default=stage.hidden)
+    return min((tokens.width for tokens in by_token if tokens), default=stage.hidden)
 
 
 def _wider(stage: CompleteStage) -> int:
@@ -191,7 +191,7 @@ def _wider(stage: CompleteStage) -> int:
 def _longer_query(stage: CompleteStage) -> int:
     """The length to which queries are filled, if it is more than a row's; else 0."""
     by_token = (t.answer.by_token for t in stage.tasks if isinstance(t, Embed))
-    filled = [one.query for one in by_token if one and one.fill != "none"]
+    filled = [tokens.query for tokens in by_token if tokens and tokens.fill != "none"]
     return max((query for query in filled if query > stage.seq), default=0)
 
 
@@ -231,7 +231,7 @@ _OF_TEXTS: tuple[Rule[CompleteStage], ...] = (
 """Settings of tasks alone, in stages of text."""
 
 
-def without_unread(program: Complete) -> Program:
+def drop_settings_of_text(program: Complete) -> Program:
     """The program in printable form, without settings that none of its stages reads."""
     if not all(stage.tasks for stage in program.stages):
         return program.program

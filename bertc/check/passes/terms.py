@@ -15,9 +15,9 @@ def check_terms(check: Checker[CompleteStage]) -> None:
     kinds = [term.title for term in terms]
     for kind in sorted({kind for kind in kinds if kinds.count(kind) > 1}):
         problem = f"the objective has {kind} {kinds.count(kind)} times"
-        at = len(kinds) - 1 - kinds[::-1].index(kind)
-        named = "name" in type(terms[at]).model_fields
-        origin, place = check.settings.origins["objective"], (at, "objective")
+        index = len(kinds) - 1 - kinds[::-1].index(kind)
+        named = "name" in type(terms[index]).model_fields
+        origin, place = check.settings.origins["objective"], (index, "objective")
         label = "each kind may occur once" + " under a name" * named
         way = argument("objective", origin, "name", f"{kind}2", place) if named else None
         check.report("E207", problem, "objective", label=label, way=way)
@@ -43,26 +43,26 @@ def _in_two_directions(check: Checker[CompleteStage]) -> None:
     """Report what rows of clm next to rows with masks cannot have, and shares without a row."""
     stage = check.settings
     ahead = [term for term in stage.objective if term.objective.order == "forward"]
-    others = [term for term in stage.objective if term.objective.order != "forward"]
-    if not others:
+    rest = [term for term in stage.objective if term.objective.order != "forward"]
+    if not rest:
         return
-    alone = ahead[0].objective.title
-    titles = [*dict.fromkeys(term.objective.title for term in others)]
-    masks = [t.objective.title for t in others if t.objective.masks and not translates(t.objective)]
+    causal = ahead[0].objective.title
+    titles = [*dict.fromkeys(term.objective.title for term in rest)]
+    masks = [t.objective.title for t in rest if t.objective.masks and not translates(t.objective)]
     if titles != masks[:1]:
         refused = next(title for title in titles if title not in masks[:1])
-        message = f"{alone} reads rows causally and unchanged, which {refused} does not allow"
-        label = f"{alone} is combined with mlm or mntp alone, each in rows of its own"
-        help = f"objective={alone} or objective={refused}"
+        message = f"{causal} reads rows causally and unchanged, which {refused} does not allow"
+        label = f"{causal} is combined with mlm or mntp alone, each in rows of its own"
+        help = f"objective={causal} or objective={refused}"
         check.report("E217", message, "objective", label=label, help=help)
         return
-    there = {"memory": stage.memory > 0, "head": stage.head.decoder > 0}
-    there["generator"] = stage.generator.kind == "network"
-    for setting in (setting for setting, is_there in there.items() if is_there):
-        problem = f"{setting} is set, which rows that {alone} reads causally cannot have"
-        check.report("E217", problem, setting, help=f"objective={alone} or objective={masks[0]}")
+    unfit = {"memory": stage.memory > 0, "head": stage.head.decoder > 0}
+    unfit["generator"] = stage.generator.kind == "network"
+    for setting in (setting for setting, is_there in unfit.items() if is_there):
+        problem = f"{setting} is set, which rows that {causal} reads causally cannot have"
+        check.report("E217", problem, setting, help=f"objective={causal} or objective={masks[0]}")
     if stage.batch < 2:
-        problem = f"{alone} and {masks[0]} each need a row, and batch = 1"
+        problem = f"{causal} and {masks[0]} each need a row, and batch = 1"
         check.report("E217", problem, "objective", help="batch=2")
 
 
@@ -84,14 +84,14 @@ def _order_possible(check: Checker[CompleteStage]) -> None:
     permuted = next((term for term in terms if term.order == "permuted"), None)
     if permuted is None:
         return
-    others = [t.kind for t in terms if t.order != "permuted" and t.pairs == "none"]
+    changing = [t.kind for t in terms if t.order != "permuted" and t.pairs == "none"]
     generates = stage.generator.kind != "none"
-    if others:
+    if changing:
         written = terms_written(stage.origins["objective"], lambda i: terms[i] == permuted)
-        alone = f"objective={written or permuted.kind}"
-        message = f"{permuted.kind} needs unchanged rows, which {others[0]} does not allow"
+        instead = f"objective={written or permuted.kind}"
+        message = f"{permuted.kind} needs unchanged rows, which {changing[0]} does not allow"
         label = "the other term may have a stage of its own"
-        help = alone + " generator=none" * generates
+        help = instead + " generator=none" * generates
         check.report("E250", message, "objective", label=label, help=help)
     block = permuted.states.block
     part = next((p for p in stage.format.parts(stage.seq) if 0 < block < p and p % block), None)

@@ -211,7 +211,7 @@ def next_bytes(resolved: Resolved, step: int) -> int:
     """Bytes of the first checkpoint after a step, and of the model that a run ends with."""
     stored = model_weights(resolved.as_in(resolved.stages[-1]))
     if step < resolved.steps:
-        stage = resolved.trained_at(step)
+        stage = resolved.stage_after(step)
         table = model_weights(resolved.as_in(stage))
         moments = moments_of(stage.optimizer, table).values()
         copies = 1 + sum(method.holds is not None for method in stage.methods)

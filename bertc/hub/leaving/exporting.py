@@ -24,7 +24,7 @@ from bertc.hub.token_vectors import MAP, MAP_FILE, MAP_THERE
 from bertc.ir.learning.answer import TokenVectors
 from bertc.ir.learning.vector_task import Rerank
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.terms.node import answered_by
+from bertc.ir.terms.node import is_answerable
 from bertc.ir.vocabulary import ByteBpe, Extended, TokenizerFile, Trimmed
 
 CODE = "code"
@@ -116,7 +116,7 @@ def export_model(
 def notes_on_reading(resolved: Resolved) -> tuple[str, ...]:
     """Notes on stages that read in unlike directions, and on a head that scores what follows."""
     body = resolved.encoder
-    others = [t.name for t in resolved.terms() if not answered_by(t.objective, body)]
+    others = [t.name for t in resolved.terms() if not is_answerable(t.objective, body)]
     seen = "earlier tokens alone" if body.causal else "all tokens of a row"
     last = f"each token attends to {seen}; {listed(others)} learned otherwise"
     return (*[last] * bool(others), *[NEXT] * scores_next(resolved))

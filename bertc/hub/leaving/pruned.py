@@ -8,7 +8,7 @@ from torch import Tensor
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.sharing import SharedPart
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.weight_maps.pruned import Entries, Removed, entries, pruned
+from bertc.ir.weight_maps.pruned import Entries, Removed, entries, prune
 
 
 def removed_units(encoder: Encoder, tensors: Mapping[str, Tensor]) -> Removed:
@@ -48,7 +48,7 @@ def remove_units(
         if gone:
             staying = (~_flags(tensors[name], place, gone)).nonzero().flatten()
             smaller[name] = tensors[name].index_select(place.axis, staying)
-    return pruned(resolved, removed), smaller
+    return prune(resolved, removed), smaller
 
 
 def entries_of(tensor: Tensor, place: Entries, units: Sequence[int]) -> Tensor:

@@ -87,14 +87,14 @@ NetworkChange = Annotated[GrowthKind | Turned, BY_KIND]
 """Ways in which a stage's network comes from the one before."""
 
 
-def parted(growth: "Beginning", before: tuple[int, ...], after: tuple[int, ...]) -> int | None:
+def find_split(growth: "Beginning", before: tuple[int, ...], after: tuple[int, ...]) -> int | None:
     """The first layer that would start from another layer than its owner; None if none would."""
 
-    def begins_with(layer: int) -> int | None:
-        source = growth.source(layer, len(before), len(after))
+    def begins_with(n: int) -> int | None:
+        source = growth.source(n, len(before), len(after))
         return None if source is None else before[source]
 
-    unlike = (at for at, owner in enumerate(after) if begins_with(at) != begins_with(owner))
+    unlike = (n for n, owner in enumerate(after) if begins_with(n) != begins_with(owner))
     return next(unlike, None)
 
 

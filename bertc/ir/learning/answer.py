@@ -158,6 +158,8 @@ class Vector(Node):
 
 Answer = Annotated[Labels | Several | Score | Choice | Tags | Span | Vector, BY_KIND]
 """The closed union of kinds of answers."""
+OfRow = Labels | Several | Score | Choice
+"""Answers for which one state represents a whole row."""
 
 
 Metric = Literal[
@@ -167,15 +169,15 @@ Metric = Literal[
 """Metrics of answers."""
 
 
-def alike(one: Answer, other: Answer) -> bool:
+def alike(a: Answer, b: Answer) -> bool:
     """True if a head trained for one answer can be used for the other."""
-    if isinstance(one, Span) and isinstance(other, Span):
-        return one.head == other.head  # the rest follows from the weights
-    if isinstance(one, Vector) and isinstance(other, Vector):
-        widths = {one.by_token and one.by_token.width, other.by_token and other.by_token.width}
-        return one.mlp == other.mlp and len(widths) == 1
-    same = one.kind == other.kind and one.width == other.width
-    return same and label_names(one) == label_names(other)
+    if isinstance(a, Span) and isinstance(b, Span):
+        return a.head == b.head  # the rest follows from the weights
+    if isinstance(a, Vector) and isinstance(b, Vector):
+        widths = {a.by_token and a.by_token.width, b.by_token and b.by_token.width}
+        return a.mlp == b.mlp and len(widths) == 1
+    same = a.kind == b.kind and a.width == b.width
+    return same and label_names(a) == label_names(b)
 
 
 def label_names(answer: Answer) -> tuple[str, ...]:
@@ -185,21 +187,15 @@ def label_names(answer: Answer) -> tuple[str, ...]:
 
 def answer_head(answer: Answer) -> heads.HeadNode:
     """One linear layer (hidden -> scores), the layers of a conditioned span, or of vectors."""
-    if isinstance(answer, Vector):
-        by_token = answer.by_token
-        if by_token:
-            return heads.TokenVectorHead(
-                by_token.width, by_token.query, answer.texts, answer.scored
-            )
-        return heads.VectorHead(dense=answer.mlp, scored=answer.scored)
-    if isinstance(answer, Span) and isinstance(answer.head, Conditioned):
-        head = answer.head
-        return heads.ConditionedSpanHead(
-            head.width, head.activation, head.normed, answered=answer.unanswerable
-        )
-    return heads.Classifier(
-        answer.width, pooled=isinstance(answer, Labels | Several | Score | Choice)
-    )
+    match answer:
+        case Vector(pooling=TokenVectors(width=width, query=query)):
+            return heads.TokenVectorHead(width, query, answer.texts, answer.scored)
+        case Vector():
+            return heads.VectorHead(dense=answer.mlp, scored=answer.scored)
+        case Span(head=Conditioned() as head, unanswerable=answered):
+            return heads.ConditionedSpanHead(head.width, head.activation, head.normed, answered)
+        case _:
+            return heads.Classifier(answer.width, pooled=isinstance(answer, OfRow))
 
 
 def answer_rows(answer: Answer, texts: int, seq: int) -> int:

@@ -86,6 +86,6 @@ UNCHANGED = (Augmentation(copies=NoCopies()),)
 """The augmentation of a stage without any."""
 
 
-def with_copies(examples: int, augment: tuple[Augmentation, ...]) -> int:
+def count_with_copies(examples: int, augment: tuple[Augmentation, ...]) -> int:
     """The number of examples and copies, those that repeat others and are left out included."""
     return examples + sum(augmentation.counts(examples)[1] for augmentation in augment)

@@ -21,7 +21,7 @@ from bertc.ir.vocabulary import Vocabulary
 
 __all__ = [
     "MASKED_LM", "PRETRAINING", "Clm", "Mlm", "Nsp", "Objective", "Plm", "Pretraining", "Rtd",
-    "Sbo", "Sop", "Term", "Tlm", "titled",
+    "Sbo", "Sop", "Term", "Tlm", "loss_title",
 ]  # fmt: skip
 Pretraining = Mlm | Mntp | Tlm | Clm | Plm | Sbo | Nsp | Sop | Rtd | Restore
 """Objectives learned from text alone."""
@@ -48,7 +48,7 @@ class Term(Node):
         return self.objective.title
 
 
-def in_directions(terms: tuple[Term, ...]) -> tuple[Term, ...]:
+def balance_directions(terms: tuple[Term, ...]) -> tuple[Term, ...]:
     """The same where rows are read in two directions: one head, and weights that are shares."""
     if len({term.objective.order == "forward" for term in terms}) < 2:
         return terms
@@ -62,7 +62,7 @@ def in_directions(terms: tuple[Term, ...]) -> tuple[Term, ...]:
     )
 
 
-def titled(name: str) -> str:
+def loss_title(name: str) -> str:
     """The name of a loss in words: of masked language modelling with the positions it is of."""
     first, _, kind = name.rpartition("_")
     if first in MASKED_LM and kind in KINDS:

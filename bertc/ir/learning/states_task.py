@@ -29,7 +29,7 @@ class StatesTask(TermNode):
     features: Annotated[Features, Field(exclude_if=LAST.__eq__)] = LAST
     layers: Annotated[tuple[int, ...], Field(exclude_if=lambda layers: not layers)] = ()
 
-    def reading(self, features: Features, depth: int) -> "StatesTask":
+    def reading(self, features: Features, depth: int) -> Self:
         """The same where its head reads these layers of a network of that depth."""
         if features == LAST:
             return self
@@ -61,9 +61,7 @@ class StatesTask(TermNode):
     @property
     def pooled(self) -> bool:
         """True if one state represents a whole row."""
-        return isinstance(
-            self.answer, answers.Labels | answers.Several | answers.Score | answers.Choice
-        )
+        return isinstance(self.answer, answers.OfRow)
 
     @property
     def reads_last_alone(self) -> bool:
@@ -107,7 +105,7 @@ class StatesTask(TermNode):
             joined = (op.Pointwise("add", summed),)
         read: op.Operations = ()
         if isinstance(head, StatesHead):
-            joined, width = head.before(encoder, states), head.joined(encoder)
+            joined, width = head.before(encoder, states), head.input_width(encoder)
             read = head.recurrence(encoder, steps, rows.seq)
         dropped = op.Dropout(states, width)
         return (*joined, dropped, *read, *super().operations(encoder, rows, examples))

@@ -155,9 +155,7 @@ class Embed(OwnTask):
 
     @model_validator(mode="after")
     def _vectors_and_search(self) -> Self:
-        if isinstance(self.pooling, answers.TokenVectors) and (
-            self.mlp or self.similarity == "dot"
-        ):
+        if self.answer.by_token and (self.mlp or self.similarity == "dot"):
             wrong = "mlp=true is a layer" if self.mlp else "similarity=dot is"
             message = f"{wrong} of one vector a text, and tokens are compared by cosines"
             raise ValueError(message, "leave it out, or pooling=mean")
@@ -237,8 +235,8 @@ class Rerank(OwnTask, Headed):
         """Read programs that say ``sigmoid``, true or false."""
         if not isinstance(fields, dict) or "sigmoid" not in fields:
             return fields
-        others = {name: value for name, value in fields.items() if name != "sigmoid"}
-        return {**others, "activation": "sigmoid" if fields["sigmoid"] else "identity"}
+        remaining = {name: value for name, value in fields.items() if name != "sigmoid"}
+        return {**remaining, "activation": "sigmoid" if fields["sigmoid"] else "identity"}
 
     @model_validator(mode="after")
     def _columns(self) -> Self:

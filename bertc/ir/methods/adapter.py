@@ -47,7 +47,7 @@ class Freezing(Method):
              also=("positions", "positions are set here"), help="freeze=0"),
     ))  # fmt: skip
 
-    def frozen(self, depth: int) -> Frozen:
+    def freezes(self, depth: int) -> Frozen:
         named = {"embeddings": Frozen(0), "positions": Frozen(positions=True)}
         named["all"] = Frozen(depth, whole=True)
         return named[self.what] if isinstance(self.what, str) else Frozen(self.what)
@@ -135,13 +135,13 @@ class Lora(Method):
 
     def lacking(self, stage: Any) -> list[str]:
         """The maps that are to have a pair and that layers lack."""
-        named, there = (self.on,) if isinstance(self.on, str) else self.on, widths_of_maps(stage)
-        return [name for name in named if name not in MAPS and name not in there]
+        named, present = (self.on,) if isinstance(self.on, str) else self.on, widths_of_maps(stage)
+        return [name for name in named if name not in MAPS and name not in present]
 
     def narrowest(self, stage: Any) -> tuple[int, str]:
         """The least width of a map that has a pair, and its name; 0 if some are lacking."""
         widths = ((width, name) for name, width in widths_of_maps(stage).items())
-        adapted = [one for one in widths if one[1] in self.maps]
+        adapted = [pair for pair in widths if pair[1] in self.maps]
         return (0, "") if self.lacking(stage) else min(adapted)
 
     @property
@@ -156,21 +156,21 @@ class Lora(Method):
 
     def weights(self, weights: Iterable[Weight]) -> tuple[Weight, ...]:
         """The weights of a part, each adapted map followed by its pair."""
-        return tuple(one for weight in weights for one in (weight, *self._pair(weight)))
+        return tuple(part for weight in weights for part in (weight, *self._pair(weight)))
 
     def _pair(self, weight: Weight) -> Iterator[Weight]:
         *path, name, leaf = weight.name.split(".")
         if leaf != "weight" or name not in self.maps:
             return
         (outputs, inputs), (outer, inner) = weight.shape, weight.axes
-        first, second = (".".join((*path, name, one)) for one in OF_PAIRS)
+        first, second = (".".join((*path, name, suffix)) for suffix in OF_PAIRS)
         rank = self.rank
         yield Weight(first, (rank, inputs), ("rank", inner), FanIn(), "adapter", "matrix")
         yield Weight(second, (outputs, rank), (outer, "rank"), ZEROS, "adapter", "matrix")
 
     def operations(self, operations: op.Operations) -> op.Operations:
         """The operations of a part; maps of the same states have their pairs side by side."""
-        return tuple(one for made in operations for one in (made, *self._beside(made)))
+        return tuple(operation for made in operations for operation in (made, *self._beside(made)))
 
     def _beside(self, made: op.Operation) -> Iterator[op.Operation]:
         many = len(self.maps & {*made.names}) if isinstance(made, op.Product) else 0
@@ -193,8 +193,8 @@ def widths_of_maps(stage: Any) -> dict[str, int]:
     """The maps of the layers of a stage, each with its narrowest width."""
     narrowest = dict[str, int]()
     for layer in range(stage.layers):
-        sizes = (one if isinstance(one, int) else one[layer] for one in (stage.heads, stage.ffn))
-        heads, inner = sizes
+        sizes = (stage.heads, stage.ffn)
+        heads, inner = (size if isinstance(size, int) else size[layer] for size in sizes)
         widths = op.Widths(stage.hidden, heads, stage.head_dim, inner)
         weights = stage.attention.at(layer).weights("attention", widths, FanIn())
         for weight in (*weights, *feed_forward(stage.activation).weights("ffn", widths, FanIn())):

@@ -88,7 +88,7 @@ class Ema(Method):
     def extent(self, done: int, steps: int) -> float:
         return steps_of(self.half_life, steps)
 
-    def begun(self, step: int) -> bool:
+    def has_begun(self, step: int) -> bool:
         return step > self.begin
 
 

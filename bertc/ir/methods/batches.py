@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field
 
 from bertc.ir.base import BY_KIND, Count, Node, Tokens
-from bertc.ir.fixes import Also, Rule, Rules, written
+from bertc.ir.fixes import Also, Rule, Rules, span_if_written
 from bertc.ir.methods.method import Method, Pieces
 from bertc.ir.terms.masking import Masks
 
@@ -112,7 +112,7 @@ def _misfit(stage: Any) -> tuple[str, Also, str, str]:
         instead = f"microbatch={math.gcd(microbatch, rows, rising.by, batch)}"
     if not wrong:
         return "", ("", ""), "", ""
-    if written(stage.origins[wrong]) and not written(stage.origins["batch_warmup"]):
+    if span_if_written(stage.origins[wrong]) and not span_if_written(stage.origins["batch_warmup"]):
         return wrong, ("batch_warmup", "batch_warmup is set here"), fault, instead
     return "batch_warmup", (wrong, f"{wrong} = {getattr(stage, wrong)}"), fault, instead
 
@@ -136,7 +136,7 @@ class FallingMasks(Method):
 
     def terms_between(self, terms: Any, begin: float, end: float) -> Any:
         return tuple(
-            term.model_copy(update={"objective": term.objective.between(begin, end)})
+            term.model_copy(update={"objective": term.objective.restrict(begin, end)})
             if isinstance(term.objective, Masks)
             else term
             for term in terms

@@ -5,14 +5,14 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from bertc.ir.data import RUNNING
-from bertc.ir.fixes import Also, Rule, Rules, written
+from bertc.ir.fixes import Also, Rule, Rules, span_if_written
 from bertc.ir.methods.method import Method
 
 
 def _reading_on(stage: Any) -> str:
     near_alone = not stage.attention.distances
     placed = stage.origins["positions"].kind != "derived" and stage.positions.kind != "none"
-    others = [
+    changes = [
         "pack=false" * stage.pack,
         "format=stream" * (stage.format.kind not in RUNNING),
         "attention=relative" * near_alone,
@@ -21,11 +21,11 @@ def _reading_on(stage: Any) -> str:
     paired = stage.pairing or stage.translation_term
     if paired or (near_alone and "memory" in stage.own):  # a stage cannot set attention
         return "memory=0"
-    return " ".join(filter(None, others))
+    return " ".join(filter(None, changes))
 
 
 def _packed(stage: Any) -> bool:
-    return bool(stage.pack) and not written(stage.origins["format"])
+    return bool(stage.pack) and not span_if_written(stage.origins["format"])
 
 
 def _rows(s: Any) -> Also:

@@ -100,11 +100,11 @@ class Method(Node):
         """The objective in the steps of which shares from ``begin`` to ``end`` are over."""
         return terms
 
-    def frozen(self, depth: int) -> Frozen:
+    def freezes(self, depth: int) -> Frozen:
         """The part that it leaves as it is of a network of ``depth`` layers."""
         return Frozen()
 
-    def begun(self, step: int) -> bool:
+    def has_begun(self, step: int) -> bool:
         """True if it has its tensors on the devices after run step ``step``."""
         return False
 

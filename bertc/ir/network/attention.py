@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import BY_KIND, ONES, ZEROS, Axis, Drawn, On, Weight, matrix
+from bertc.ir.base import BY_KIND, ONES, ZEROS, Axis, Dim, Drawn, On, Weight, matrix
 from bertc.ir.network import attention_node
 from bertc.ir.network.positions import Distances, Ranges
 
@@ -39,8 +39,8 @@ class LocalAttention(attention_node.ContentAttention):
 
     def at(self, layer: int) -> Self:
         """The same without a window, or with one in every layer."""
-        every, written = self.global_every, layer in self.global_layers
-        full = written or (every > 0 and layer % every == 0)
+        interval, written = self.global_every, layer in self.global_layers
+        full = written or (interval > 0 and layer % interval == 0)
         return self.model_copy(update={"global_every": int(full), "global_layers": ()})
 
     @property
@@ -73,8 +73,8 @@ class RelativeAttention(attention_node.AttentionNode):
         return self.segments
 
     def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
-        inner: tuple[Axis, int] = ("heads", widths.inner)
-        outer: tuple[Axis, int] = ("hidden", widths.hidden)
+        inner: Dim = ("heads", widths.inner)
+        outer: Dim = ("hidden", widths.hidden)
         maps = [
             matrix(f"{name}.{part}", inner, outer, init, "attention")
             for part in ("query", "key", "value", "distance")

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import Axis, Drawn, Node, Normal, On, Weight, affine
+from bertc.ir.base import Axis, Dim, Drawn, Node, Normal, On, Weight, affine
 from bertc.ir.blocks import in_blocks
 from bertc.ir.network.positions import Distances, Ranges
 
@@ -108,8 +108,8 @@ class GatedAttention(AttentionNode):
 
     def gate_weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
         """The map of the gate, if any."""
-        inner: tuple[Axis, int] = ("heads", widths.inner)
-        outer: tuple[Axis, int] = ("hidden", widths.hidden)
+        inner: Dim = ("heads", widths.inner)
+        outer: Dim = ("hidden", widths.hidden)
         maps = affine(f"{name}.context_gate", inner, outer, init, "attention")
         return () if self.gate == "none" else maps if self.has_bias else maps[:1]
 
@@ -192,10 +192,10 @@ class ContentAttention(GatedAttention):
 
 def projection_weights(name: str, w: op.Widths, init: Drawn, key_heads: int) -> tuple[Weight, ...]:
     """Maps to queries, keys and values, and the output map, each followed by its bias."""
-    outer: tuple[Axis, int] = ("hidden", w.hidden)
-    inner: tuple[Axis, int] = ("heads", w.inner)
+    outer: Dim = ("hidden", w.hidden)
+    inner: Dim = ("heads", w.inner)
     narrow: Axis = "heads" if key_heads == w.heads else "kv_heads"
-    keys: tuple[Axis, int] = (narrow, key_heads * w.head_dim)
+    keys: Dim = (narrow, key_heads * w.head_dim)
     maps = (("query", inner, outer), ("key", keys, outer), ("value", keys, outer))
     return tuple(
         weight

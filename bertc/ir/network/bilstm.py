@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import Axis, FanIn, Part, Weight, Width, affine
+from bertc.ir.base import Dim, FanIn, Part, Weight, Width, affine
 from bertc.ir.network.body_node import BodyNode, BodySetting
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.head import Pooled, Pooling
@@ -30,8 +30,8 @@ def layer_weights(name: str, below: int, hidden: int, part: Part) -> tuple[Weigh
 
     They are drawn uniformly by their fan-in; torch.nn.LSTM has hidden^-1/2 for all.
     """
-    gates: tuple[Axis, int] = ("gates", GATES * hidden)
-    maps: tuple[tuple[str, tuple[Axis, int]], ...] = (
+    gates: Dim = ("gates", GATES * hidden)
+    maps: tuple[tuple[str, Dim], ...] = (
         ("input", ("hidden", below)),
         ("state", ("hidden", hidden)),
     )
@@ -137,8 +137,8 @@ class BiLstmBody(BodyNode):
         return layer_weights(f"recurrence.{layer}", below, hidden, "recurrence")
 
     def weights(self) -> tuple[Weight, ...]:
-        width: tuple[Axis, int] = ("embedding", self.embedding)
-        units: tuple[Axis, int] = ("feature", self.lstm.units)
+        width: Dim = ("embedding", self.embedding)
+        units: Dim = ("feature", self.lstm.units)
         init = self.initializer
         layers = (weight for layer in range(self.depth) for weight in self.layer_weights(layer))
         pooler = affine("pooler", units, ("hidden", self._row_width), init, "pooler")

@@ -112,7 +112,7 @@ class BodyNode(Node):
         """The state of a row, and what its pooler does: here the first state, and nothing."""
         return Pooled(False, self.hidden, None, self.head_activation)
 
-    def attended(self, layer: int) -> Attended | None:
+    def attention_of(self, layer: int) -> Attended | None:
         """Queries, keys and values of a layer, counted from 1; None without them."""
         return None
 
@@ -136,9 +136,9 @@ class BodyNode(Node):
         """Tokens of the longest row that it reads; None: any number."""
         return None
 
-    def unread_layer_weights(self, wanted: Wanted) -> Iterable[Weight]:
+    def unread_layer_weights(self, outputs: Wanted) -> Iterable[Weight]:
         """Weights of layers that are not computed for what is wanted."""
-        above = wanted.whole_layers(self.depth)
+        above = outputs.whole_layers(self.depth)
         return (weight for weight in self.weights() if (layer_of(weight.name) or 0) > above)
 
     @property
@@ -150,14 +150,14 @@ class BodyNode(Node):
         )  # fmt: skip
 
 
-def unshared(body: BodyNode) -> tuple[int, ...]:
+def count_unshared(body: BodyNode) -> tuple[int, ...]:
     """Number of weights of each layer that no other layer uses."""
     counts = [0] * body.depth
     several = tuple(
         f"{part}.{owner}."
-        for part, of in body.owners.items()
-        for owner in of
-        if of.count(owner) > 1
+        for part, owners in body.owners.items()
+        for owner in owners
+        if owners.count(owner) > 1
     )
     for weight in body.weights():
         if (layer := layer_of(weight.name)) and not weight.name.startswith(several):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import Axis, Weight, affine, unstated
+from bertc.ir.base import Dim, Weight, affine, default_init
 from bertc.ir.blocks import in_blocks
 from bertc.ir.methods.adapter import NO_ADAPTER, Adapter
 from bertc.ir.network.attention import Attention
@@ -98,11 +98,10 @@ class Encoder(BodyNode):
             adapter=self.adapt, residual=self.residual,
         )  # fmt: skip
 
-    def attended(self, layer: int) -> Attended | None:
-        kind, sizes = self.attention.at(layer - 1), self.layers[layer - 1]
-        widths = op.Widths(self.hidden, sizes.heads, sizes.head_dim, sizes.ffn)
-        alone = kind.content_alone and not self.positions.biases_scores
-        return Attended(widths, alone) if kind.projects else None
+    def attention_of(self, layer: int) -> Attended | None:
+        parts = self.layer(layer - 1)
+        by_content = parts.attention.content_alone and not self.positions.biases_scores
+        return Attended(parts.widths, by_content) if parts.attention.projects else None
 
     @property
     def merged(self) -> Self:
@@ -137,7 +136,7 @@ class Encoder(BodyNode):
         decoded = 2 * [(last, decoding)] if call.decoded else []
         kinds = dict.fromkeys((*computed, *decoded))
         parts = {key: key[0].operations(key[1]) for key in kinds}
-        shared = {(one.attention, of): one.attention.shared_operations(of) for one, of in kinds}
+        shared = {(layer.attention, c): layer.attention.shared_operations(c) for layer, c in kinds}
         return op.Forward(
             embeddings=(
                 *_embedded(self, call.of_all_states()),
@@ -155,13 +154,13 @@ class Encoder(BodyNode):
             last=_last(self, call),
         )
 
-    def unread_layer_weights(self, wanted: Wanted) -> Iterator[Weight]:
+    def unread_layer_weights(self, outputs: Wanted) -> Iterator[Weight]:
         """Weights of owners that no computed layer uses, and the norm after the last layer."""
-        complete = wanted.whole_layers(self.depth)
-        if complete == self.depth or wanted.decoded:
+        complete = outputs.whole_layers(self.depth)
+        if complete == self.depth or outputs.decoded:
             return
-        read = [f"{part}.{one}." for part, of in self.owners.items() for one in of[:complete]]
-        if wanted.projects_next(self.depth):
+        read = [f"{part}.{n}." for part, owners in self.owners.items() for n in owners[:complete]]
+        if outputs.projects_next(self.depth):
             normed = self.norm.residual_free and self.layer(complete).attention_norm
             parts = ("query", "key", "value", *(["norm"] if normed else []))
             read += [f"attention.{self.attention_owner[complete]}.{part}." for part in parts]
@@ -171,7 +170,7 @@ class Encoder(BodyNode):
                     yield weight
         yield from (weight for weight in outer_weights(self) if weight.name.startswith("norm."))
         yield from self.common_weights() if complete == 0 else ()
-        sums = complete + wanted.projects_next(self.depth)
+        sums = complete + outputs.projects_next(self.depth)
         yield from (w for w in self.residual.weights(self.depth) if not is_below(w.name, sums))
 
     @once
@@ -189,7 +188,7 @@ class Encoder(BodyNode):
     def embedding_weights(self) -> tuple[Weight, ...]:
         """Tables of vectors whose sum the first layer reads, their norm, and a projection."""
         init, many, size = self.initializer, len(self.languages), self.embedding
-        width: tuple[Axis, int] = ("embedding", size)
+        width: Dim = ("embedding", size)
         weights = [*self.table.weights(self.vocab_size, size, self.hidden, init)]
         weights += self.positions.weights("embeddings.position", width, init)
         if self.segments:
@@ -197,13 +196,13 @@ class Encoder(BodyNode):
         if many:
             weights.append(table_weight("language", ("languages", many), width, init))
         if self.two_streams:
-            vector, name = unstated(init), "embeddings.unseen"
+            vector, name = default_init(init), "embeddings.unseen"
             weights.append(Weight(name, (size,), width[:1], vector, "embeddings", "table"))
         if self.norm.embeddings:
             weights += self.norm.of_layers.weights("embeddings.norm", *width, part="embeddings")
         if size != self.hidden:  # ALBERT 3.1
-            hidden: tuple[Axis, int] = ("hidden", self.hidden)
-            weights += affine("embeddings.project", hidden, width, unstated(init), "embeddings")
+            hidden: Dim = ("hidden", self.hidden)
+            weights += affine("embeddings.project", hidden, width, default_init(init), "embeddings")
         return tuple(weights)
 
     def common_weights(self) -> tuple[Weight, ...]:
@@ -238,7 +237,7 @@ def _one_or_all(widths: Sequence[int]) -> int | tuple[int, ...]:
 def outer_weights(encoder: Encoder) -> tuple[Weight, ...]:
     """Weights after the layers: of a norm on the residual path, the mask decoder, the pooler."""
     init, hidden = encoder.initializer, encoder.hidden
-    width: tuple[Axis, int] = ("hidden", hidden)
+    width: Dim = ("hidden", hidden)
     end, decoder, steps = encoder.norm.of_end, decoder_positions(encoder), encoder.pooled.steps
     return (
         *(end.weights("norm", *width) if end else ()),

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from bertc.ir import operation as op
-from bertc.ir.base import BY_KIND, Axis, Drawn, Node, Weight, affine, matrix
+from bertc.ir.base import BY_KIND, Dim, Drawn, Node, Weight, affine, matrix
 
 Activation = Literal["gelu", "gelu-tanh", "relu", "silu", "tanh"]
 """``gelu`` is the erf form (PyTorch ports); ``gelu-tanh`` the approximation of the TF releases."""
@@ -25,8 +25,8 @@ class Mlp(Node):
         return self.activation
 
     def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
-        inner: tuple[Axis, int] = ("ffn", widths.ffn)
-        outer: tuple[Axis, int] = ("hidden", widths.hidden)
+        inner: Dim = ("ffn", widths.ffn)
+        outer: Dim = ("hidden", widths.hidden)
         return (
             *affine(f"{name}.inner", inner, outer, init, "ffn"),
             *affine(f"{name}.outer", outer, inner, init, "ffn"),
@@ -68,8 +68,8 @@ class Glu(Node):
         return "silu" if self.kind == "swiglu" else "gelu"
 
     def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
-        ffn: tuple[Axis, int] = ("ffn", widths.ffn)
-        hidden: tuple[Axis, int] = ("hidden", widths.hidden)
+        ffn: Dim = ("ffn", widths.ffn)
+        hidden: Dim = ("hidden", widths.hidden)
         both = affine if self.bias is True else _without_bias
         outer = affine if self.bias else _without_bias
         return (

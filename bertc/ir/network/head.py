@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import BY_KIND, ZEROS, Axis, Drawn, Node, On, Probability, Weight, affine, bias
+from bertc.ir.base import BY_KIND, Dim, Drawn, Node, On, Probability, Weight, affine, bias, matrix
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.norm import NormFunction
 from bertc.ir.network.table import AdaptiveTable, Cluster, TokenTable, share_by_zipf
@@ -42,7 +42,7 @@ class TokenHead:
         """The weights of the head, the tied table left out."""
         return self.kind.weights(name, self)
 
-    def scored(self, rows: int) -> list[tuple[int, int, int]]:
+    def scores_by_cluster(self, rows: int) -> list[tuple[int, int, int]]:
         """States, their width, and the scores of each, for ``rows`` states: a cluster each.
 
         Of rarer ones an expected number of states has its target there, by Zipf's law.
@@ -57,7 +57,7 @@ class TokenHead:
         return self.kind.operations(self, rows)
 
     def scores(self, rows: int) -> int:
-        return sum(states * count for states, _, count in self.scored(rows))
+        return sum(states * count for states, _, count in self.scores_by_cluster(rows))
 
 
 class TransformHead(Node):
@@ -75,24 +75,24 @@ class TransformHead(Node):
     affine: On = True
     dropout: Annotated[Probability, Field(exclude_if=not_)] = 0.0
 
-    def weights(self, name: str, of: TokenHead) -> tuple[Weight, ...]:
-        narrow: tuple[Axis, int] = ("embedding", of.embedding)
-        dense = affine(f"{name}.dense", narrow, ("hidden", of.hidden), of.init, "head")
+    def weights(self, name: str, head: TokenHead) -> tuple[Weight, ...]:
+        narrow: Dim = ("embedding", head.embedding)
+        dense = affine(f"{name}.dense", narrow, ("hidden", head.hidden), head.init, "head")
         return (
             *(dense if self.bias else dense[:1]),
-            *of.norm.weights(f"{name}.norm", *narrow, part="head"),
-            bias(name, ("vocab", of.vocab), "head"),
+            *head.norm.weights(f"{name}.norm", *narrow, part="head"),
+            bias(name, ("vocab", head.vocab), "head"),
         )
 
-    def operations(self, of: TokenHead, rows: int) -> op.Operations:
-        inner = rows * of.embedding
+    def operations(self, head: TokenHead, rows: int) -> op.Operations:
+        inner = rows * head.embedding
         return (
-            op.Product(rows, of.hidden, of.embedding),
+            op.Product(rows, head.hidden, head.embedding),
             op.Pointwise("gelu", inner, kept=inner),
-            of.norm.operation(rows, of.embedding),
-            *((op.Dropout(rows, of.embedding),) if self.dropout else ()),
-            op.Product(rows, of.embedding, of.vocab),
-            op.VocabularyLoss(rows, of.vocab),
+            head.norm.operation(rows, head.embedding),
+            *((op.Dropout(rows, head.embedding),) if self.dropout else ()),
+            op.Product(rows, head.embedding, head.vocab),
+            op.VocabularyLoss(rows, head.vocab),
         )
 
 
@@ -109,20 +109,21 @@ class LinearHead(Node):
     bias: bool = True
     tied: On = True
 
-    def weights(self, name: str, of: TokenHead) -> tuple[Weight, ...]:
-        narrow: tuple[Axis, int] = ("embedding", of.embedding)
+    def weights(self, name: str, head: TokenHead) -> tuple[Weight, ...]:
+        narrow: Dim = ("embedding", head.embedding)
+        hidden: Dim = ("hidden", head.hidden)
         maps: tuple[Weight, ...] = ()
         if not self.tied:
-            maps = affine(name, ("vocab", of.vocab), ("hidden", of.hidden), of.init, "head")[:1]
-        elif of.embedding != of.hidden:
-            maps = affine(f"{name}.dense", narrow, ("hidden", of.hidden), of.init, "head")
-        return (*maps, *((bias(name, ("vocab", of.vocab), "head"),) if self.bias else ()))
+            maps = (matrix(name, ("vocab", head.vocab), hidden, head.init, "head"),)
+        elif head.embedding != head.hidden:
+            maps = affine(f"{name}.dense", narrow, hidden, head.init, "head")
+        return (*maps, *((bias(name, ("vocab", head.vocab), "head"),) if self.bias else ()))
 
-    def operations(self, of: TokenHead, rows: int) -> op.Operations:
-        narrows = self.tied and of.embedding != of.hidden
-        dense = (op.Product(rows, of.hidden, of.embedding),) if narrows else ()
-        scores = op.Product(rows, of.embedding if narrows else of.hidden, of.vocab)
-        return (*dense, scores, op.VocabularyLoss(rows, of.vocab))
+    def operations(self, head: TokenHead, rows: int) -> op.Operations:
+        narrows = self.tied and head.embedding != head.hidden
+        dense = (op.Product(rows, head.hidden, head.embedding),) if narrows else ()
+        scores = op.Product(rows, head.embedding if narrows else head.hidden, head.vocab)
+        return (*dense, scores, op.VocabularyLoss(rows, head.vocab))
 
 
 class AdaptiveHead(Node):
@@ -136,27 +137,27 @@ class AdaptiveHead(Node):
     decoder: ClassVar[int] = 0
     affine: ClassVar[bool] = True
 
-    def weights(self, name: str, of: TokenHead) -> tuple[Weight, ...]:
-        first, *rarer = of.clusters
-        shape, table = (len(rarer), first.width), of.table
-        axes: tuple[Axis, Axis] = ("labels", "embedding")
-        narrow: tuple[Weight, ...] = ()
+    def weights(self, name: str, head: TokenHead) -> tuple[Weight, ...]:
+        first, *rarer = head.clusters
+        table, narrow = head.table, tuple[Weight, ...]()
+        labels: Dim = ("labels", len(rarer))
+        wide: Dim = ("embedding", first.width)
         assert isinstance(table, AdaptiveTable), "the checks see to that"
         if table.narrows:
-            narrow = (table.narrow_map(f"{name}.project", of.hidden, first.width, "head"),)
+            narrow = (table.narrow_map(f"{name}.project", head.hidden, first.width, "head"),)
         return (
-            Weight(f"{name}.bias", (of.vocab,), ("vocab",), ZEROS, "head", "bias"),
-            Weight(f"{name}.cluster.weight", shape, axes, of.init, "head", "table"),
-            Weight(f"{name}.cluster.bias", (len(rarer),), ("labels",), ZEROS, "head", "bias"),
+            bias(name, ("vocab", head.vocab), "head"),
+            matrix(f"{name}.cluster", labels, wide, head.init, "head", "table"),
+            bias(f"{name}.cluster", labels, "head"),
             *narrow,
         )
 
-    def operations(self, of: TokenHead, rows: int) -> op.Operations:
+    def operations(self, head: TokenHead, rows: int) -> op.Operations:
         """The first cluster on all states, each other one on the states whose target it holds."""
         operations: list[op.Operation] = []
-        for states, width, size in of.scored(rows):
-            if of.table.narrows:
-                operations.append(op.Product(states, of.hidden, width))
+        for states, width, size in head.scores_by_cluster(rows):
+            if head.table.narrows:
+                operations.append(op.Product(states, head.hidden, width))
             operations += [op.Product(states, width, size), op.VocabularyLoss(states, size)]
         return tuple(operations)
 
@@ -192,7 +193,7 @@ class Pooling:
         self, hidden: int, head: "Head", norm: NormFunction, init: Drawn
     ) -> tuple[Weight, ...]:
         """The dense layer, and the norm; with a bias as the head over the vocabulary has it."""
-        width: tuple[Axis, int] = ("hidden", hidden)
+        width: Dim = ("hidden", hidden)
         dense = affine("pooler", width, width, init, "pooler")
         if not self.transforms:
             return dense
@@ -212,8 +213,8 @@ class Pooling:
         values = states * width
         if self.transforms:
             return (op.Pointwise(unit, values, kept=values), op.Norm(states, width))
-        first, *others = self.units
-        after = (op.Pointwise(activation, values, kept=values) for activation in others)
+        first, *rest = self.units
+        after = (op.Pointwise(activation, values, kept=values) for activation in rest)
         return (op.Pointwise(first, values, kept=2 * values), *after)
 
 

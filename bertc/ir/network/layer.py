@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import Axis, Initializer, Node, Probability, Weight, Width
+from bertc.ir.base import Dim, Initializer, Node, Probability, Weight, Width
 from bertc.ir.methods.adapter import Adapter
 from bertc.ir.network.attention import Attention
 from bertc.ir.network.attention_node import GatedAttention
@@ -58,7 +58,7 @@ class EncoderLayer:
     def weights(self, part: SharedPart, name: str, init: Initializer) -> tuple[Weight, ...]:
         kind = self.attention if part == "attention" else self.ffn
         norm = self.attention_norm if part == "attention" else self.norm.of_layers
-        width: tuple[Axis, int] = ("hidden", self.widths.hidden)
+        width: Dim = ("hidden", self.widths.hidden)
         after, within = self.norm.after(part), self.norm.within(part)
         read, gate = self._read_last(part), list[Weight]()
         if part == "attention" and isinstance(self.attention, GatedAttention):
@@ -104,7 +104,7 @@ class EncoderLayer:
             "ffn": (before, *ffn, *dropped, *norms["ffn"], *added),
         }
 
-    def _read_last(self, part: SharedPart) -> tuple[Axis, int]:
+    def _read_last(self, part: SharedPart) -> Dim:
         """The axis and width of what the last map of a part reads."""
         return ("heads", self.widths.inner) if part == "attention" else ("ffn", self.widths.ffn)
 

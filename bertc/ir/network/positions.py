@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import BY_KIND, Axis, Constant, Drawn, Node, Normal, Off, Weight, Width
+from bertc.ir.base import BY_KIND, Constant, Dim, Drawn, Node, Normal, Off, Weight, Width, matrix
 
 SHORTEST = 8
 """Tokens of the shortest row."""
@@ -99,13 +99,11 @@ class TablePositions(_Positions):
     padding: Annotated[int, Field(ge=-1, le=1_000_000, exclude_if=(-1).__eq__)] = -1
     positional = ("rows", "offset")
 
-    def weights(self, name: str, width: tuple[Axis, int], init: Drawn) -> tuple[Weight, ...]:
+    def weights(self, name: str, width: Dim, init: Drawn) -> tuple[Weight, ...]:
         """The table, initialised by ``initializer=normal(positions=...)`` if that is set."""
-        axis, wide = width
         if isinstance(init, Normal) and init.positions:
             init = Normal(std=init.positions)
-        axes: tuple[Axis, Axis] = ("positions", axis)
-        return (Weight(f"{name}.weight", (self.rows, wide), axes, init, "embeddings", "table"),)
+        return (matrix(name, ("positions", self.rows), width, init, "embeddings", "table"),)
 
     @property
     def room(self) -> int | None:
@@ -155,9 +153,8 @@ class BucketedPositions(TablePositions):
         return min(far, half - 1) + (half if apart < 0 else 0)
 
     def common_weights(self, heads: int, init: Drawn) -> tuple[Weight, ...]:
-        axes: tuple[Axis, Axis] = ("positions", "heads")
-        shape = (self.buckets, heads)
-        return (Weight("relative.distance.weight", shape, axes, init, "attention", "table"),)
+        rows: Dim = ("positions", self.buckets)
+        return (matrix("relative.distance", rows, ("heads", heads), init, "attention", "table"),)
 
 
 class _Unlearned(_Positions):
@@ -167,7 +164,7 @@ class _Unlearned(_Positions):
     offset: ClassVar[int] = 0
     room: ClassVar[int | None] = None
 
-    def weights(self, name: str, width: tuple[Axis, int], init: Drawn) -> tuple[Weight, ...]:
+    def weights(self, name: str, width: Dim, init: Drawn) -> tuple[Weight, ...]:
         return ()
 
 
@@ -182,7 +179,7 @@ class SinusoidalPositions(_Unlearned):
     kind: Literal["sinusoidal"] = "sinusoidal"
     scaled: Off = False
 
-    def weights(self, name: str, width: tuple[Axis, int], init: Drawn) -> tuple[Weight, ...]:
+    def weights(self, name: str, width: Dim, init: Drawn) -> tuple[Weight, ...]:
         first = Constant(value=width[1] ** -0.5)
         scale = Weight(f"{name}.scale", (1,), ("positions",), first, "embeddings", "table")
         return (scale,) if self.scaled else ()
@@ -212,13 +209,13 @@ class RotaryPositions(_Unlearned):
     positional = ("theta", "local_theta")
     in_attention = True
 
-    def turned(self, head_dim: int) -> int:
+    def rotary_dims(self, head_dim: int) -> int:
         """Numbers of a head that turn."""
         return round(self.share * head_dim)
 
     def in_layer(self, attention: op.Operations, widths: op.Widths, call: op.Call) -> op.Operations:
         """Queries and keys are written anew; they are saved as inputs of the scores."""
-        width = widths.heads * self.turned(widths.head_dim)
+        width = widths.heads * self.rotary_dims(widths.head_dim)
         return (*attention, op.Copy((call.states + call.context) * width))
 
 

@@ -116,7 +116,7 @@ def owners_of(scheme: Sharing, depth: int) -> tuple[tuple[int, ...], tuple[int, 
 def scheme_of(attention: tuple[int, ...], ffn: tuple[int, ...]) -> Sharing:
     """The scheme with these owners: one with a name, or else their map."""
     depth = len(attention)
-    kinds = (one for one in get_args(get_args(Sharing)[0]) if one.model_fields.keys() == {"kind"})
+    kinds = (k for k in get_args(get_args(Sharing)[0]) if k.model_fields.keys() == {"kind"})
     ways: Iterator[Sharing] = chain((k() for k in kinds), [ShareGroups(groups=len({*attention}))])
     for scheme in ways:
         if owners_of(scheme, depth) == (attention, ffn):

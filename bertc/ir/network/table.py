@@ -6,18 +6,14 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import BY_KIND, Axis, Initializer, Node, Normal, Weight, Width
+from bertc.ir.base import BY_KIND, Dim, Initializer, Node, Normal, Part, Weight, Width, matrix
 
 EULER = 0.5772156649015329
 
 
-def table_weight(
-    name: str, rows: tuple[Axis, int], width: tuple[Axis, int], init: Initializer
-) -> Weight:
+def table_weight(name: str, rows: Dim, width: Dim, init: Initializer) -> Weight:
     """A table of embeddings (rows, width), called ``embeddings.<name>.weight``."""
-    (axis, many), (embedding, wide) = rows, width
-    shape, axes = (many, wide), (axis, embedding)
-    return Weight(f"embeddings.{name}.weight", shape, axes, init, "embeddings", "table")
+    return matrix(f"embeddings.{name}", rows, width, init, "embeddings", "table")
 
 
 class Cluster(NamedTuple):
@@ -87,20 +83,16 @@ class AdaptiveTable(Node):
             return WholeTable().weights(vocab, embedding, hidden, init)
         weights: list[Weight] = []
         for number, (low, high, width) in enumerate(self.clusters(vocab, embedding)):
-            wide: tuple[Axis, int] = ("embedding", width)
-            name = f"token.{number}"
-            weights.append(table_weight(name, ("vocab", high - low), wide, init))
+            name, rows = f"token.{number}", high - low
+            weights.append(table_weight(name, ("vocab", rows), ("embedding", width), init))
             name = f"embeddings.{name}.project"
             weights.append(self.narrow_map(name, hidden, width, "embeddings"))
         return tuple(weights)
 
-    def narrow_map(
-        self, name: str, hidden: int, width: int, part: Literal["embeddings", "head"]
-    ) -> Weight:
+    def narrow_map(self, name: str, hidden: int, width: int, part: Part) -> Weight:
         """The projection between a cluster's width and the hidden width."""
-        axes: tuple[Axis, Axis] = ("hidden", "embedding")
         init = Normal(std=self.maps_std)
-        return Weight(f"{name}.weight", (hidden, width), axes, init, part, "matrix")
+        return matrix(name, ("hidden", hidden), ("embedding", width), init, part)
 
     def operations(self, vocab: int, embedding: int, hidden: int, tokens: int) -> op.Operations:
         """Every table and projection on every token, which keeps shapes static at little cost."""

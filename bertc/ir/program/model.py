@@ -10,19 +10,13 @@ from bertc.ir.program.network import MAIN, Network
 from bertc.ir.program.passing import is_frozen
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.ir.terms.node import asks_head, weights_of_head
+from bertc.ir.terms.node import asks_head, weights_of_head, weights_of_heads
 
 
 def head_weights(resolved: Resolved) -> tuple[Weight, ...]:
     """Weights of the heads of all objectives, each once, even if several stages use it."""
-    by_name = {
-        weight.name: weight  # terms may share a head
-        for term in resolved.terms()
-        for weight in weights_of_head(
-            term.objective, resolved.stages[-1].learner(term.objective).body
-        )
-    }
-    return tuple(by_name.values())
+    terms, last = (term.objective for term in resolved.terms()), resolved.stages[-1]
+    return weights_of_heads((term, last.learner(term).body) for term in terms)
 
 
 @once
@@ -39,13 +33,10 @@ def model_weights(resolved: Resolved) -> tuple[Weight, ...]:
 
 def frozen_weights(network: Network) -> tuple[Weight, ...]:
     """The weights of a frozen network at work, by their names in a program of its own."""
-    heads = {
-        w.name: w
-        for one in network.scored
-        if asks_head(one)
-        for w in weights_of_head(one, network.body)
-    }
-    return (*_named(MAIN, network.body.weights()), *_named("heads", tuple(heads.values())))
+    heads = weights_of_heads(
+        (objective, network.body) for objective in network.scored if asks_head(objective)
+    )
+    return (*_named(MAIN, network.body.weights()), *_named("heads", heads))
 
 
 def trained_names(stage: Stage) -> set[str]:
@@ -65,12 +56,12 @@ def trained_names(stage: Stage) -> set[str]:
 
 def _unread(network: Network) -> set[str]:
     """Names of weights that nothing wanted depends on: of a body some may not have."""
-    body, wanted = network.body, network.wanted
-    unread = {weight.name for weight in body.unread_layer_weights(wanted)}
+    body, outputs = network.body, network.wanted
+    unread = {weight.name for weight in body.unread_layer_weights(outputs)}
     if not network.pooled:
         unread |= {weight.name for weight in body.weights() if weight.part == "pooler"}
     unread |= set() if network.query_states else {"embeddings.unseen"}
-    return unread if wanted.decoded else unread | {f"{DECODER}.weight"}
+    return unread if outputs.decoded else unread | {f"{DECODER}.weight"}
 
 
 def _named(prefix: str, weights: tuple[Weight, ...]) -> Iterator[Weight]:

@@ -31,15 +31,15 @@ def call_of(stage: Stage, network: Network, rows: int) -> op.Call:
     )  # fmt: skip
 
 
-def frozen_in(stage: Stage) -> Frozen:
+def find_frozen_part(stage: Stage) -> Frozen:
     """The part of its main network that a stage leaves as it is."""
-    parts = (method.frozen(stage.layers) for method in stage.methods)
+    parts = (method.freezes(stage.layers) for method in stage.methods)
     return next((part for part in parts if part != Frozen()), Frozen())
 
 
 def is_frozen(stage: Stage, network: Network, weight: str) -> bool:
     """True for a weight of a network's body that a stage leaves as it is."""
-    return network.role == "trained" and frozen_in(stage).includes(weight)
+    return network.role == "trained" and find_frozen_part(stage).includes(weight)
 
 
 def heads_of(stage: Stage, network: Network, examples: int) -> op.Operations:
@@ -48,18 +48,18 @@ def heads_of(stage: Stage, network: Network, examples: int) -> op.Operations:
     tied = not isinstance(head, LinearHead) or head.tied
     if tied and (adapts(network) or is_frozen(stage, network, TOKEN_TABLE)):
         heads = tuple(map(_of_frozen_scores, heads))
-    reached = network.role != "trained" or frozen_in(stage).layers is None
-    if not (reached or passed_by(stage, network, 1)[1]):
+    reached = network.role != "trained" or find_frozen_part(stage).layers is None
+    if not (reached or forward_pass(stage, network, 1)[1]):
         heads = tuple(map(_of_constants, heads))
     return tuple(operation for operations in heads for operation in operations)
 
 
-def passed_by(stage: Stage, network: Network, rows: int) -> tuple[op.Forward, bool]:
+def forward_pass(stage: Stage, network: Network, rows: int) -> tuple[op.Forward, bool]:
     """Operations of a forward pass, and whether its outputs have a gradient.
 
     Those of frozen layers have less of a backward pass, or none.
     """
-    call, frozen = call_of(stage, network, rows), frozen_in(stage).layers
+    call, frozen = call_of(stage, network, rows), find_frozen_part(stage).layers
     forward = network.body.operations(call)
     if adapts(network):
         return _adapt_pass(forward), True
@@ -84,7 +84,7 @@ def passed_by(stage: Stage, network: Network, rows: int) -> tuple[op.Forward, bo
         layers.append(tuple(blocks))
     last = forward.last
     if not reached:
-        last, reached = _after(last, norm_learns=not frozen_in(stage).whole)
+        last, reached = _after(last, norm_learns=not find_frozen_part(stage).whole)
     return op.Forward(tuple(map(op.Alone, forward.embeddings)), tuple(layers), last), reached
 
 
@@ -99,47 +99,47 @@ def _adapt_pass(forward: op.Forward) -> op.Forward:
     for layer in forward.layers:
         blocks = []
         for block in layer:
-            products = [one for one in block.operations if isinstance(one, op.Product)]
-            pairs = [one for one in products if one.adapts]
-            tables, output = any(one.of_weights for one in pairs), products[-1].adapts
+            products = [o for o in block.operations if isinstance(o, op.Product)]
+            pairs = [product for product in products if product.adapts]
+            tables, output = any(pair.of_weights for pair in pairs), products[-1].adapts
             operations = list[op.Operation]()
-            for one in block.operations:
-                operations.append(_beside_pairs(one, reached, tables, output))
-                reached = reached or (isinstance(one, op.Product) and one.adapts)
+            for o in block.operations:
+                operations.append(_adapt(o, reached, tables, output))
+                reached = reached or (isinstance(o, op.Product) and o.adapts)
             blocks.append(replace(block, operations=tuple(operations)))
         layers.append(tuple(blocks))
     return op.Forward(tuple(map(op.Alone, forward.embeddings)), tuple(layers), forward.last)
 
 
-def _beside_pairs(one: op.Operation, reached: bool, tables: bool, output: bool) -> op.Operation:
+def _adapt(operation: op.Operation, reached: bool, tables: bool, output: bool) -> op.Operation:
     """An operation of a frozen layer.
 
     ``tables``: maps of what all layers use have pairs; ``output``: the last map has one.
     """
-    match one:
+    match operation:
         case op.Product(adapts=True):
-            return one if reached else replace(one, constant=True)
+            return operation if reached else replace(operation, constant=True)
         case op.Product(maps=maps, constant=constant, of_weights=of_weights):
             if not reached or (maps and (constant or of_weights)):
-                return op.Alone(one)
+                return op.Alone(operation)
             if maps:
-                return replace(one, frozen=True, keeps_rows=False)
+                return replace(operation, frozen=True, keeps_rows=False)
             constant = of_weights and not tables
-            return replace(one, constant=constant, keeps_rows=not constant)
+            return replace(operation, constant=constant, keeps_rows=not constant)
         case op.Attention() if reached:
-            return replace(one, keeps_output=not output)
+            return replace(operation, keeps_output=not output)
         case _:
-            return one if reached else op.Alone(one)
+            return operation if reached else op.Alone(operation)
 
 
 def _of_frozen_scores(operations: op.Operations) -> op.Operations:
     """Operations of heads whose scores are products with a token table that does not learn."""
     following = (*operations[1:], None)
     return tuple(
-        replace(one, frozen=True)
-        if isinstance(one, op.Product) and isinstance(after, op.VocabularyLoss)
-        else one
-        for one, after in zip(operations, following, strict=True)
+        replace(operation, frozen=True)
+        if isinstance(operation, op.Product) and isinstance(after, op.VocabularyLoss)
+        else operation
+        for operation, after in zip(operations, following, strict=True)
     )
 
 
@@ -185,12 +185,12 @@ def _asked(operations: op.Operations, learns: bool, reached: bool) -> op.Operati
         return operations if learns else tuple(map(_of_frozen_maps, operations))
     if not learns:
         return tuple(map(op.Alone, operations))
-    norms = tuple(takewhile(lambda operation: isinstance(operation, op.Norm), operations))
+    norms = tuple(takewhile(lambda o: isinstance(o, op.Norm), operations))
     # Gradients of a norm's weights need that of what the norm gives.
-    if any(isinstance(one, op.Norm) and one.affine for one in norms):
+    if any(isinstance(norm, op.Norm) and norm.affine for norm in norms):
         return operations
     rest = operations[len(norms) :]
-    first = tuple(takewhile(lambda one: isinstance(one, op.Product) and one.maps > 0, rest))
+    first = tuple(takewhile(lambda o: isinstance(o, op.Product) and o.maps > 0, rest))
     return (*norms, *map(_of_constant, first), *rest[len(first) :])
 
 

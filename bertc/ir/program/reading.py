@@ -17,26 +17,26 @@ def causal_rows(terms: Sequence[Term], batch: int) -> tuple[float, int]:
 
 
 @once
-def by_direction(stage: Stage) -> tuple[Stage, ...]:
+def split_rows(stage: Stage) -> tuple[Stage, ...]:
     """The stage, or one of its rows that are masked and one of those that are read causally."""
     ahead = [term for term in stage.objective if term.objective.order == "forward"]
     if len(ahead) in (0, len(stage.objective)):
         return (stage,)
-    others = tuple(term for term in stage.objective if term not in ahead)
+    unordered = tuple(term for term in stage.objective if term not in ahead)
     rows = causal_rows(stage.objective, stage.batch)[1]
     causal = stage.encoder.model_copy(update={"causal": True})
-    masked = {"objective": others, "batch": stage.batch - rows}
+    masked = {"objective": unordered, "batch": stage.batch - rows}
     turned = {"objective": tuple(ahead), "batch": rows, "encoder": causal}
     return stage.model_copy(update=masked), stage.model_copy(update=turned)
 
 
 def rows_by_direction(stage: Stage, rows: range) -> tuple[list[int], ...]:
     """Rows of a batch by direction; those read causally are as far apart as possible."""
-    *_, last = by_direction(stage)
+    *_, last = split_rows(stage)
     if last is stage:
         return ([*rows],)
     before = [row * last.batch // stage.batch for row in (*rows, rows.stop)]
-    turned = [*compress(rows, (after > here for here, after in pairwise(before)))]
+    turned = [*compress(rows, (after > number for number, after in pairwise(before)))]
     return sorted({*rows}.difference(turned)), turned
 
 
@@ -54,17 +54,17 @@ def part_over(stage: Stage, number: int) -> float:
 def place_methods(stage: AnyStage) -> AnyStage:
     """The stage with methods that know its first and its last step."""
     steps = stage.first_step, stage.first_step + stage.steps
-    pairs = ((method, method.of_stage(*steps)) for method in stage.methods)
-    return stage.model_copy(update={one.setting: at for one, at in pairs if at is not one})
+    pairs = ((m, m.of_stage(*steps)) for m in stage.methods)
+    return stage.model_copy(update={m.setting: new for m, new in pairs if new is not m})
 
 
 def stand_in(stage: Stage, step: int) -> Held | None:
     """The tensors that stand for the weights after run step ``step``, if a method has some."""
-    begun = (method.holds for method in stage.methods if method.begun(step))
-    return next((held for held in begun if held and held.evaluated), None)
+    begun = (method.holds for method in stage.methods if method.has_begun(step))
+    return next((tensors for tensors in begun if tensors and tensors.evaluated), None)
 
 
-def in_pieces(
+def cut_by_batch(
     stage: AnyStage, methods: Sequence[Method], rows_read: int, first: int, last: int
 ) -> list[AnyStage]:
     """A stage for each size of its batches, named after it, that reads on where the last ended.

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import not_
 from typing import Annotated, Any, Self
 
@@ -145,40 +145,40 @@ class Resolved(Node):
         reaching = (stage for stage in self.stages if step < stage.first_step + stage.steps)
         return next(reaching, self.stages[-1])
 
-    def trained_at(self, step: int) -> AnyStage:
+    def stage_after(self, step: int) -> AnyStage:
         """The stage whose network the run has after ``step`` steps, before the next one starts."""
         return self.stage_at(max(0, step - 1))
 
     def as_in(self, network: Stage) -> "Resolved":
         """The program as if every stage trained the networks of ``network``."""
         networks = {"encoder": network.encoder, "generator": network.generator}
-        stages = (stage.model_copy(update={**networks, "grow": None}) for stage in self.stages)
+        return self.with_stages(lambda stage: {**networks, "grow": None})
+
+    def with_stages(self, change: Callable[[AnyStage], Mapping[str, Any]]) -> Self:
+        """The program with some fields of each stage replaced."""
+        stages = (stage.model_copy(update=change(stage)) for stage in self.stages)
         return self.model_copy(update={"stages": tuple(stages)})
 
     def with_vocabulary(self, vocabulary: Vocabulary) -> "Resolved":
         """The program with another vocabulary, and token tables of its size in every stage."""
         size = {"vocab_size": table_rows(vocabulary)}
 
-        def resized(stage: AnyStage) -> AnyStage:
-            networks = {"encoder": stage.encoder, "generator": stage.generator}
-            update = {n: body.model_copy(update=size) for n, body in networks.items() if body}
-            return stage.model_copy(update=update)
+        def resize(stage: AnyStage) -> dict[str, Body]:
+            bodies = {"encoder": stage.encoder, "generator": stage.generator}
+            return {name: body.model_copy(update=size) for name, body in bodies.items() if body}
 
-        stages = tuple(map(resized, self.stages))
-        return self.model_copy(update={"vocabulary": vocabulary, "stages": stages})
+        return self.model_copy(update={"vocabulary": vocabulary}).with_stages(resize)
 
     @property
     def merged(self) -> "Resolved":
         """The program without an adapter, whose pairs are added into the maps of its network."""
         if self.encoder.merged is self.encoder:
             return self
-        stages = (s.model_copy(update={"encoder": s.encoder.merged}) for s in self.stages)
-        return self.model_copy(update={"stages": tuple(stages)})
+        return self.with_stages(lambda stage: {"encoder": stage.encoder.merged})
 
     def with_data(self, change: Callable[[tuple[Share, ...]], tuple[Share, ...]]) -> "Resolved":
         """The program with the text of every stage changed."""
-        stages = (stage.model_copy(update={"data": change(stage.data)}) for stage in self.stages)
-        return self.model_copy(update={"stages": tuple(stages)})
+        return self.with_stages(lambda stage: {"data": change(stage.data)})
 
     def fingerprint(self) -> str:
         """sha256 of everything that affects the computation; names and origins do not."""

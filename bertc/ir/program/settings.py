@@ -60,15 +60,15 @@ def layout_of(recipe: System) -> HfLayout:
     return "electra" if recipe == "electra" else "auto"
 
 
-def default(value: object, source: str, doc: str, alias: str = "", **options: Any) -> Any:
+def default(value: object, doc: str, source: str = HOUSE, alias: str = "", **options: Any) -> Any:
     """A setting with a constant default and the source of it."""
     extra: dict[str, Any] = {"source": source, "alias": alias}
     return Field(default=value, description=doc, json_schema_extra=extra, **options)
 
 
-def added(value: object, source: str, doc: str) -> Any:
+def added(value: object, doc: str) -> Any:
     """A setting that older run folders lack: dumps omit its default, so that fingerprints stay."""
-    return default(value, source, doc, exclude_if=lambda other: bool(other == value))
+    return default(value, doc, exclude_if=lambda current: bool(current == value))
 
 
 def derived(rule: str, doc: str, alias: str = "") -> Any:
@@ -79,9 +79,9 @@ def derived(rule: str, doc: str, alias: str = "") -> Any:
 class NetworkSettings(Node):
     """Settings of networks, which a resolved program has as bodies."""
 
-    body: BodyKind = default(Transformer(), BERT, "what the states are computed with")
-    layers: Annotated[int, Field(ge=1, le=1000)] = default(12, BERT, "number of layers", "L")
-    hidden: Width = default(768, BERT, "width of the residual stream", "H")
+    body: BodyKind = default(Transformer(), "what the states are computed with", BERT)
+    layers: Annotated[int, Field(ge=1, le=1000)] = default(12, "number of layers", BERT, "L")
+    hidden: Width = default(768, "width of the residual stream", BERT, "H")
     heads: Heads | Annotated[tuple[Heads, ...], Field(min_length=1)] = derived(
         "hidden / 64", "attention heads, one number or one per layer", "A"
     )
@@ -91,30 +91,30 @@ class NetworkSettings(Node):
     )
     embedding: Width = derived("hidden", "width of the embedding tables", "E")
     table: TokenTable = default(
-        WholeTable(), BERT, "token embeddings: of one width, or narrower for rare tokens"
+        WholeTable(), "token embeddings: of one width, or narrower for rare tokens", BERT
     )
-    share: Sharing = default(ShareNone(), BERT, "which layers share their weights")
-    attention: Attention = default(FullAttention(), BERT, "kind of attention")
+    share: Sharing = default(ShareNone(), "which layers share their weights", BERT)
+    attention: Attention = default(FullAttention(), "kind of attention", BERT)
     activation: Activation | Glu = default(
         "gelu",
-        "Hugging Face BertConfig hidden_act",
         "activation of feed-forward parts, gated or not, and of heads",
+        "Hugging Face BertConfig hidden_act",
     )
     norm: Norm = default(
-        PostNorm(), BERT, "placement of the norms; their `function` is `layer`, `rms` or `tanh`"
+        PostNorm(), "placement of the norms; their `function` is `layer`, `rms` or `tanh`", BERT
     )
-    residual: Residual = default(PLAIN_STREAM, BERT, "what parts read of what was computed before")
+    residual: Residual = default(PLAIN_STREAM, "what parts read of what was computed before", BERT)
     positions: Positions = derived(
         "longest seq; none where attention knows distances", "position embeddings"
     )
     segments: Annotated[int, Field(ge=0, le=1000)] = default(
-        2, "BERT config type_vocab_size as released", "token types"
+        2, "token types", "BERT config type_vocab_size as released"
     )
     languages: tuple[Language, ...] = derived(
         "the languages of the data, sorted", "languages of the language embeddings"
     )
     language_embeddings: bool = default(
-        False, "google-research/bert multilingual.md", "an embedding for each of the languages"
+        False, "an embedding for each of the languages", "google-research/bert multilingual.md"
     )
     pooler: PoolerKind = derived(
         "whether an objective reads it",
@@ -126,14 +126,12 @@ class NetworkSettings(Node):
         "transform",
         "the head over the vocabulary",
     )
-    dropout: Dropout = default(Dropout(), "BERT config", "dropout rates in training")
-    initializer: Initializer = default(TruncatedNormal(), "BERT config", "initial weights")
-    vocab: Vocabulary = default(WordPiece(), "bert-base-uncased", "the vocabulary", "V")
-    generator: Generator = default(
-        NoGenerator(), HOUSE, "source of the replaced tokens that rtd detects"
-    )
+    dropout: Dropout = default(Dropout(), "dropout rates in training", "BERT config")
+    initializer: Initializer = default(TruncatedNormal(), "initial weights", "BERT config")
+    vocab: Vocabulary = default(WordPiece(), "the vocabulary", "bert-base-uncased", "V")
+    generator: Generator = default(NoGenerator(), "source of the replaced tokens that rtd detects")
     adapt: Adapter = default(
-        NO_ADAPTER, HOUSE, "small maps that are trained in place of the network, which is frozen"
+        NO_ADAPTER, "small maps that are trained in place of the network, which is frozen"
     )
 
 
@@ -141,64 +139,55 @@ class StageSettings(Node):
     """Settings of what a stage learns, from what, and how: a resolved stage has them as here."""
 
     objective: tuple[Term, ...] = default(
-        (Term(objective=Mlm()),), BERT, "what to learn: a sum of terms", "task"
+        (Term(objective=Mlm()),), "what to learn: a sum of terms", BERT, "task"
     )
-    data: tuple[Share, ...] = default(
-        (Share(corpus=Docstrings()),), HOUSE, "the text: a sum of sources"
-    )
+    data: tuple[Share, ...] = default((Share(corpus=Docstrings()),), "the text: a sum of sources")
     smoothing: Smoothing = default(
-        1.0, HOUSE, "languages are sampled in proportion to (their share of the text)^smoothing"
+        1.0, "languages are sampled in proportion to (their share of the text)^smoothing"
     )
-    mixing: Mixing = default(
-        MixedRows(), HOUSE, "mixing of languages: row by row, or batch by batch"
-    )
+    mixing: Mixing = default(MixedRows(), "mixing of languages: row by row, or batch by batch")
     format: Format = derived(
         "segment-pair if an objective asks about pairs, else doc-sentences where rows are packed, "
         "else stream where every next token is predicted, else full-sentences",
         "how text becomes examples",
     )
     pack: bool = default(
-        False, HOUSE, "several examples in a row of seq tokens, each attending to itself only"
+        False, "several examples in a row of seq tokens, each attending to itself only"
     )
     memory: Annotated[int, Field(ge=0, le=1_000_000)] = default(
-        0, HOUSE, "earlier tokens of a stream whose states every layer attends to, in training"
+        0, "earlier tokens of a stream whose states every layer attends to, in training"
     )
     teacher: tuple[Teacher, ...] = added(
-        NOBODY, HOUSE, "trained networks that terms of distillation (kd) learn from, a sum"
+        NOBODY, "trained networks that terms of distillation (kd) learn from, a sum"
     )
     augment: tuple[Augmentation, ...] = added(
-        UNCHANGED, HOUSE, "changed copies of a task's training examples, a sum: 20*edit(...)"
+        UNCHANGED, "changed copies of a task's training examples, a sum: 20*edit(...)"
     )
-    optimizer: Optimizer = default(Adam(), BERT, "update rule and learning rate")
+    optimizer: Optimizer = default(Adam(), "update rule and learning rate", BERT)
     average: Average = added(
-        NO_AVERAGE, HOUSE, "mean of weights that a stage is evaluated, exported and handed on with"
+        NO_AVERAGE, "mean of weights that a stage is evaluated, exported and handed on with"
     )
-    prune: Pruning = added(
-        NOTHING, HOUSE, "heads or neurons that a stage removes, at once or in steps"
-    )
+    prune: Pruning = added(NOTHING, "heads or neurons that a stage removes, at once or in steps")
     freeze: Freeze = default(
         0,
-        HOUSE,
         "number of lowest layers that are not trained, nor the embeddings, or those alone; "
         "positions: their table alone; all: the whole network, read without dropout",
     )
     patience: Annotated[int, Field(ge=0, le=10_000)] = default(
-        0,
-        HOUSE,
-        "evaluations without a better score that end a task, with its best weights; 0: never",
+        0, "evaluations without a better score that end a task, with its best weights; 0: never"
     )
     steps: Positive | Tokens | Epochs | Words | Equal | Hours = default(
         1_000_000,
-        "BERT paper, appendix A.2",
         "optimiser steps, text to read (2G tokens, 10 epochs, 100M words), time to train (24h), "
         "or a budget to use up (equal(1e18 flops))",
+        "BERT paper, appendix A.2",
     )
-    batch: Positive = default(256, "BERT paper, appendix A.2", "examples per step", "B")
+    batch: Positive = default(256, "examples per step", "BERT paper, appendix A.2", "B")
     seq: Annotated[int, Field(ge=SHORTEST, le=1_000_000)] = default(
-        512, "BERT paper, appendix A.2", "tokens per row", "S"
+        512, "tokens per row", "BERT paper, appendix A.2", "S"
     )
     microbatch: Annotated[int, Field(ge=0, le=10**9)] = default(
-        0, HOUSE, "examples computed at once; 0: as many as fit"
+        0, "examples computed at once; 0: as many as fit"
     )
 
 
@@ -207,33 +196,33 @@ class BlockSettings(StageSettings):
 
     grow: Growth = default(
         Stack(),
-        "StackingBERT double.py",
         "initial weights of a network with more layers than before",
+        "StackingBERT double.py",
     )
     epochs: Annotated[float, Field(ge=0, le=10_000)] = default(
-        0.0, HOUSE, "passes over the examples of a task, in place of steps"
+        0.0, "passes over the examples of a task, in place of steps"
     )
-    features: Features = default(LAST, HOUSE, "layers whose states the head of a task reads")
-    batch_warmup: BatchWarmup = default(FULL_BATCH, HOUSE, "batches of fewer examples at first")
+    features: Features = default(LAST, "layers whose states the head of a task reads")
+    batch_warmup: BatchWarmup = default(FULL_BATCH, "batches of fewer examples at first")
 
 
 class RunSettings(Node):
     """Settings that all stages of a run have in common."""
 
-    init: Init = default(Drawn(), HOUSE, "initial weights of a run")
+    init: Init = default(Drawn(), "initial weights of a run")
     recipe: System = default(
-        "bert", HOUSE, "system whose fine-tuning settings a task takes; with init that system"
+        "bert", "system whose fine-tuning settings a task takes; with init that system"
     )
     layout: HfLayout = derived(
         "that of the recipe", "Hugging Face layout of a fine-tuned network, if BERT's fits too"
     )
     holdout: Annotated[float, Field(gt=0, le=0.5)] = default(
-        0.01, HOUSE, "fraction of the documents held out for evaluation"
+        0.01, "fraction of the documents held out for evaluation"
     )
     clean: Documents = added(
-        EVERY, HOUSE, "documents that are read: long enough, of letters, each once, ..."
+        EVERY, "documents that are read: long enough, of letters, each once, ..."
     )
-    seed: Count = default(0, HOUSE, "the seed of every random choice")
+    seed: Count = default(0, "the seed of every random choice")
     save_every: Positive = derived(
         "a tenth of all steps, of tasks a third, at most 1000", "steps between checkpoints"
     )
@@ -243,35 +232,31 @@ class RunSettings(Node):
     log_every: Positive = derived(
         "a hundredth of all steps, at most 100", "steps between log lines"
     )
-    eval_examples: Positive = default(512, HOUSE, "maximum held-out examples per evaluation")
+    eval_examples: Positive = default(512, "maximum held-out examples per evaluation")
     keep: Annotated[int, Field(ge=1, le=1000)] | Literal["all"] = default(
-        2, HOUSE, "number of checkpoints kept, the newest, or all"
+        2, "number of checkpoints kept, the newest, or all"
     )
     log: Log = added(
-        "none", HOUSE, "trackers that get the metrics too, one or a list: [tensorboard, wandb]"
+        "none", "trackers that get the metrics too, one or a list: [tensorboard, wandb]"
     )
-    precision: RunPrecision = default(
-        "auto", HOUSE, "arithmetic; auto: bf16 where the hardware has it"
-    )
-    compile: Literal["auto", "on", "off"] = default("auto", HOUSE, "torch.compile; auto: on a GPU")
+    precision: RunPrecision = default("auto", "arithmetic; auto: bf16 where the hardware has it")
+    compile: Literal["auto", "on", "off"] = default("auto", "torch.compile; auto: on a GPU")
     recompute: Literal["auto", "on", "off"] = default(
-        "auto", HOUSE, "save only the inputs of layers for backward; auto: if memory is short"
+        "auto", "save only the inputs of layers for backward; auto: if memory is short"
     )
-    device: Literal["auto", "cpu", "cuda"] = default("auto", HOUSE, "device; auto: cuda, else cpu")
+    device: Literal["auto", "cpu", "cuda"] = default("auto", "device; auto: cuda, else cpu")
     deterministic: Literal["yes", "no"] = default(
-        "no", HOUSE, "deterministic sums on a GPU, at a cost; on a CPU they always are"
+        "no", "deterministic sums on a GPU, at a cost; on a CPU they always are"
     )
     strategy: Literal["auto", "ddp", "fsdp", "hsdp"] = default(
-        "auto", HOUSE, "sharding over several processes; auto: none if all fits"
+        "auto", "sharding over several processes; auto: none if all fits"
     )
 
 
 class Settings(RunSettings, BlockSettings, NetworkSettings):
     """All settings of a spec, complete."""
 
-    save_at: tuple[Positive | Words, ...] = default(
-        (), HOUSE, "steps, or words, whose checkpoints stay"
-    )
+    save_at: tuple[Positive | Words, ...] = default((), "steps, or words, whose checkpoints stay")
 
 
 STAGE_SETTINGS = ("layers", *BlockSettings.model_fields)

@@ -1,5 +1,6 @@
 """A stage of a resolved program: one phase of a run, and the networks at work in it."""
 
+from dataclasses import replace
 from operator import not_
 from typing import Annotated, Any, Self, cast, get_args
 
@@ -8,7 +9,7 @@ from pydantic import Discriminator, Field, Tag
 from bertc.ir.changing.growth import NetworkChange
 from bertc.ir.learning.answer import rows_an_example
 from bertc.ir.learning.custom_task import TASKS, AnyTask
-from bertc.ir.learning.objective import Objective
+from bertc.ir.learning.objective import Objective, Term
 from bertc.ir.learning.task import Task
 from bertc.ir.methods.adapter import NO_ADAPTER, Freezing, Lora
 from bertc.ir.methods.average import Ema
@@ -20,12 +21,14 @@ from bertc.ir.methods.pruning import Units
 from bertc.ir.network.body import Body
 from bertc.ir.network.generator import Generator, GeneratorNetwork
 from bertc.ir.once import once
-from bertc.ir.program.network import MAIN, Network, at_work, learner
+from bertc.ir.program.network import MAIN, Network, Role, collect_outputs, one_a_head, states_read
 from bertc.ir.program.settings import StageSettings
 from bertc.ir.terms.masking import Masks
-from bertc.ir.terms.node import Pairs, RowShape, TermNode, translates
+from bertc.ir.terms.node import Pairs, RowShape, TermNode, predicts_masked, translates
 from bertc.ir.terms.task_head import LAST, Features
 
+READ_IN_ORDER: tuple[Role, ...] = ("sampled", "frozen", "trained")
+"""Roles of networks in the order of forward passes."""
 PACKED_AT_LEAST = 8
 """Minimum mean number of tokens per example in packed rows."""
 AnyMethod = (
@@ -33,7 +36,7 @@ AnyMethod = (
 )
 """The closed union of methods."""
 METHODS: tuple[type[Method], ...] = get_args(AnyMethod)
-EVALUATED_FILES = tuple(one.holds.file for one in METHODS if one.holds and one.holds.evaluated)
+EVALUATED_FILES = tuple(m.holds.file for m in METHODS if m.holds and m.holds.evaluated)
 """Files of checkpoints that are evaluated, exported and handed on where they are there."""
 
 
@@ -48,7 +51,7 @@ def methods_of(settings: Any) -> tuple[AnyMethod, ...]:
         settings.freeze and Freezing(what=settings.freeze), settings.prune, settings.average,
         settings.patience and Patience(evaluations=settings.patience),
     )  # fmt: skip
-    at_work = tuple(method for method in methods if isinstance(method, Method))
+    at_work = tuple(m for m in methods if isinstance(m, Method))
     return cast(tuple[AnyMethod, ...], at_work)
 
 
@@ -124,14 +127,14 @@ class Stage(StageSettings):
     def row(self) -> RowShape:
         """The shape of its rows, as terms need it."""
         terms = [term.objective for term in self.objective]
-        queries = sum(one.predictions(self.seq) for one in terms if one.order == "permuted")
+        queries = sum(t.predictions(self.seq) for t in terms if t.order == "permuted")
         return RowShape(self.seq, self.texts, self.rows_an_example, self.predictions(), queries)
 
     def masked_terms(self) -> tuple[Masks, ...]:
         """The terms that mask tokens, or choose them for replacement, each in rows of its own."""
         objectives = [term.objective for term in self.objective]
-        masks = tuple(one.masks for one in objectives if one.masks is not None)  # torch 2.11: no :=
-        return masks or tuple(one.replaces for one in objectives if one.replaces is not None)
+        masks = tuple(t.masks for t in objectives if t.masks is not None)  # torch 2.11: no :=
+        return masks or tuple(t.replaces for t in objectives if t.replaces is not None)
 
     @property
     def translates(self) -> bool:
@@ -183,16 +186,51 @@ class Stage(StageSettings):
 
     def learner(self, objective: TermNode) -> Network:
         """The network that learns an objective: the sampled one for masked terms."""
-        return learner(self.allocated, objective)
+        sampled = self.sampled if predicts_masked(objective) else None
+        return sampled or self.allocated[0]
 
     def networks(self) -> tuple[Network, ...]:
-        """Networks in use, in the order of their forward passes."""
+        """Networks in use with what they learn and read, in the order of their forward passes."""
+        in_use, rows, varying = [], self.row, bool(self.tasks)  # a batch is of one task
+        learners = [self.learner(term.objective).name for term in self.objective]
+        for network in sorted(self.allocated, key=lambda n: READ_IN_ORDER.index(n.role)):
+            pairs = zip(self.objective, learners, strict=True)
+            learned = tuple(term for term, name in pairs if name == network.name)
+            scored = one_a_head(_scored(self, network, learned), rows)
+            if not scored:
+                continue
+            trained, body = network.role == "trained", network.body
+            memory = self.memory if trained else 0
+            outputs = collect_outputs(scored, network, memory)
+            last = [objective for objective in scored if not network.decodes(objective)]
+            all_states = body.pooled.of_rows or body.depth in outputs.states + outputs.projections
+            in_use.append(
+                replace(
+                    network,
+                    terms=learned,
+                    scored=scored,
+                    rows=rows,
+                    num_outputs=None if all_states else states_read(last, rows, varying=varying),
+                    num_decoded=states_read(filter(network.decodes, scored), rows, varying=varying),
+                    wanted=outputs,
+                    query_states=rows.queries if trained else 0,
+                    directions=self.format.directions,
+                    memory=memory,
+                )
+            )
+        return tuple(in_use)
+
+
+def _scored(stage: Stage, network: Network, learned: tuple[Term, ...]) -> tuple[Objective, ...]:
+    """The objectives that a network is at work for: its own, or those of networks after it."""
+    objectives = [term.objective for term in stage.objective]
+    if network.role == "frozen":
+        return tuple(objective for objective in objectives if objective.teaching)
+    replaces = any(objective.replaces for objective in objectives)
+    if network.role == "sampled" and not learned and replaces:
         # What masks is a term of the objective, or one that stands for those of a generator.
-        masked = cast(tuple[Objective, ...], self.masked_terms())
-        directions, varying = self.format.directions, bool(self.tasks)
-        return at_work(
-            self.allocated, self.objective, masked, self.row, directions, self.memory, varying
-        )
+        return cast(tuple[Objective, ...], stage.masked_terms())
+    return tuple(term.objective for term in learned)
 
 
 class TextStage(Stage):

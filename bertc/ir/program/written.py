@@ -43,6 +43,10 @@ class StageGiven:
     settings: Mapping[str, Given]
     span: Span | None = field(default=None, compare=False)
 
+    def with_settings(self, new: Mapping[str, Given]) -> "StageGiven":
+        """The same stage with some settings replaced or added."""
+        return replace(self, settings={**self.settings, **new})
+
 
 @dataclass(frozen=True)
 class Program:
@@ -64,7 +68,7 @@ class Program:
         """The same program with settings set to typed values, as by ``--set``."""
         return self.with_settings({n: Given(v, Origin("set")) for n, v in values.items()})
 
-    def changed(self, change: Callable[[Mapping[str, Given]], Mapping[str, Given]]) -> "Program":
+    def map_blocks(self, change: Callable[[Mapping[str, Given]], Mapping[str, Given]]) -> "Program":
         """The same program with other settings of the run and of each stage."""
         stages = (replace(stage, settings=change(stage.settings)) for stage in self.stages)
         return replace(self, settings=change(self.settings), stages=tuple(stages))
@@ -80,7 +84,7 @@ class Program:
         return written.origin.span if written else None
 
 
-def with_terms(settings: Mapping[str, Given], change: Callable[[Any], Any]) -> dict[str, Given]:
+def map_terms(settings: Mapping[str, Given], change: Callable[[Any], Any]) -> dict[str, Given]:
     """Settings with each term of their objective changed."""
     if (objective := settings.get("objective")) is None:
         return dict(settings)

@@ -7,7 +7,7 @@ over ``examples``.
 from dataclasses import dataclass
 
 from bertc.ir import operation as op
-from bertc.ir.base import Axis, Weight, affine, bias, matrix, unstated
+from bertc.ir.base import Dim, Weight, affine, bias, default_init, matrix
 from bertc.ir.blocks import TOKEN_PAIRS
 from bertc.ir.network.body import Body
 from bertc.ir.network.ffn import Activation
@@ -30,7 +30,7 @@ class CopyingHead:
     """Scores over the vocabulary, and one for copying the input token (ELECTRA 3.4)."""
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
-        hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
+        hidden: Dim = ("hidden", encoder.hidden)
         copy = affine(f"{name}.copy", ("labels", 1), hidden, encoder.initializer, "head")
         return (*encoder.token_head.weights(name), *copy)
 
@@ -47,7 +47,7 @@ class Classifier:
     pooled: bool = False
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
-        hidden: tuple[Axis, int] = ("hidden", self._width(encoder))
+        hidden: Dim = ("hidden", self._width(encoder))
         return affine(name, ("labels", self.labels), hidden, encoder.initializer, "head")
 
     def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
@@ -67,14 +67,13 @@ class BoundaryHead:
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
         init, embedding = encoder.initializer, encoder.embedding
-        hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
-        feature: tuple[Axis, int] = ("feature", 2 * encoder.hidden + self.position_dim)
-        out: tuple[Axis, int] = ("embedding", embedding)
-        norm = encoder.head_norm
-        shape = (self.max_targets, self.position_dim)
-        axes: tuple[Axis, Axis] = ("positions", "feature")
+        hidden: Dim = ("hidden", encoder.hidden)
+        feature: Dim = ("feature", 2 * encoder.hidden + self.position_dim)
+        out: Dim = ("embedding", embedding)
+        rows: Dim = ("positions", self.max_targets)
+        norm, width = encoder.head_norm, self.position_dim
         return (
-            Weight(f"{name}.position.weight", shape, axes, init, "head", "table"),
+            matrix(f"{name}.position", rows, ("feature", width), init, "head", "table"),
             *affine(f"{name}.first", hidden, feature, init, "head"),
             *norm.weights(f"{name}.first_norm", *hidden, part="head"),
             *affine(f"{name}.second", out, hidden, init, "head"),
@@ -106,12 +105,12 @@ class DetectorHead:
     normed: bool = False
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
-        hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
+        hidden: Dim = ("hidden", encoder.hidden)
         norm = encoder.head_norm.weights(f"{name}.norm", *hidden, part="head")
         return (
             *(norm if self.normed else ()),
             *affine(f"{name}.dense", hidden, hidden, encoder.initializer, "head"),
-            *affine(name, ("labels", 1), hidden, unstated(encoder.initializer), "head"),
+            *affine(name, ("labels", 1), hidden, default_init(encoder.initializer), "head"),
         )
 
     def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
@@ -142,19 +141,19 @@ class ConditionedSpanHead:
         return self.units or encoder.hidden
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
-        hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
-        inner: tuple[Axis, int] = ("feature" if self.units else "hidden", self.inner(encoder))
-        both: tuple[Axis, int] = ("feature", 2 * encoder.hidden)
-        one: tuple[Axis, int] = ("labels", 1)
+        hidden: Dim = ("hidden", encoder.hidden)
+        inner: Dim = ("feature" if self.units else "hidden", self.inner(encoder))
+        both: Dim = ("feature", 2 * encoder.hidden)
+        label: Dim = ("labels", 1)
         init = encoder.initializer
         dense = affine(f"{name}.answered.dense", inner, both, init, "head")
-        answered = matrix(f"{name}.answered", one, inner, init, "head")
+        answered = matrix(f"{name}.answered", label, inner, init, "head")
         norm = encoder.head_norm
         return (
-            *affine(f"{name}.start", one, hidden, init, "head"),
+            *affine(f"{name}.start", label, hidden, init, "head"),
             *affine(f"{name}.end.dense", inner, both, init, "head"),
             *(norm.weights(f"{name}.end.norm", *inner, part="head") if self.normed else ()),
-            *affine(f"{name}.end", one, inner, init, "head"),
+            *affine(f"{name}.end", label, inner, init, "head"),
             *((*dense, answered) if self.answered else ()),
         )
 
@@ -186,8 +185,8 @@ class Projections:
     width: int
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
-        hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
-        out: tuple[Axis, int] = ("feature", self.width)
+        hidden: Dim = ("hidden", encoder.hidden)
+        out: Dim = ("feature", self.width)
         pairs = (
             affine(f"{name}.{number}", out, hidden, encoder.initializer, "head")
             for number in range(self.count)
@@ -209,18 +208,18 @@ class VectorHead:
     scored: bool = False
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
-        outer: tuple[Axis, int] = ("hidden", encoder.hidden)
+        outer: Dim = ("hidden", encoder.hidden)
         dense = affine(f"{name}.0", ("feature", encoder.hidden), outer, encoder.initializer, "head")
         return dense if self.dense else ()
 
     def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
-        hidden, others = encoder.hidden, rows - examples
+        hidden, docs = encoder.hidden, rows - examples
         dense = (
             op.Product(rows, hidden, hidden),
             op.Pointwise("tanh", rows * hidden, kept=rows * hidden),
         )
-        scores = examples if self.scored else examples * others
-        compared = () if self.scored else (op.Product(examples, hidden, others, maps=0),)
+        scores = examples if self.scored else examples * docs
+        compared = () if self.scored else (op.Product(examples, hidden, docs, maps=0),)
         return (*(dense if self.dense else ()), *compared, op.Loss(scores, kept=2 * scores))
 
 
@@ -237,20 +236,20 @@ class TokenVectorHead:
     scored: bool
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
-        hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
+        hidden: Dim = ("hidden", encoder.hidden)
         return (matrix(f"{name}.0", ("feature", self.width), hidden, encoder.initializer, "head"),)
 
     def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
-        seq, others = rows // (examples * self.texts), self.texts - 1
+        seq, docs = rows // (examples * self.texts), self.texts - 1
         query, width = min(self.query, seq), self.width
         if self.scored:
-            beside, compared = others, op.Product(query, width, others * seq, examples, maps=0)
+            pool, compared = docs, op.Product(query, width, docs * seq, examples, maps=0)
         else:
-            beside = examples * others
-            compared = op.Product(examples * query, width, beside * seq, maps=0)
-        found = examples * query * beside
+            pool = examples * docs
+            compared = op.Product(examples * query, width, pool * seq, maps=0)
+        found = examples * query * pool
         # Lists are compared at once, and else some queries at a time.
-        row = found * seq if self.scored else query * beside * seq
+        row = found * seq if self.scored else query * pool * seq
         return (
             op.Product(rows, encoder.hidden, width),
             op.Pointwise("add", rows * width),

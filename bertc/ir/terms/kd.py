@@ -40,11 +40,20 @@ def layer_pairs(layers: LayerMap, depth: int, teacher: int) -> tuple[tuple[int, 
     if layers == (0,):  # the embeddings alone
         return ((0, 0),)
     if isinstance(layers, tuple):
-        return _written(layers, depth, teacher)
+        begin, problem = 0 if layers[0] == 0 else 1, ""
+        of_all = depth + 1 - begin
+        if max(layers) > teacher:
+            problem = f"layers names layer {max(layers)} of a teacher that has {teacher}"
+        elif len(layers) not in (of_all, of_all - 1):
+            problem = f"layers names {len(layers)} layers of the teacher, and this network has "
+            problem += str(depth)
+        if problem:
+            return Unfit(problem, _example(depth, teacher))
+        return tuple(enumerate(layers, begin))
     if isinstance(layers, int):
         problem = f"layers={layers} names a layer of a teacher that has {teacher}"
         return ((depth, layers),) if layers <= teacher else Unfit(problem, str(teacher))
-    every = range(depth + 1)
+    all_layers = range(depth + 1)
     match layers:
         case "last":
             return ((depth, teacher),)
@@ -57,27 +66,9 @@ def layer_pairs(layers: LayerMap, depth: int, teacher: int) -> tuple[tuple[int, 
                     f"no multiple of {depth}",
                     _example(depth, teacher),
                 )
-            chosen = every if layers == "uniform" else every[1:-1]
+            chosen = all_layers if layers == "uniform" else all_layers[1:-1]
             pairs = tuple((layer, layer * teacher // depth) for layer in chosen)
             return pairs or Unfit("layers=skip leaves out the last layer, and there is one", "last")
-
-
-def _written(
-    layers: tuple[int, ...], depth: int, teacher: int
-) -> tuple[tuple[int, int], ...] | Unfit:
-    begin = 0 if layers[0] == 0 else 1
-    of_all = depth + 1 - begin
-    if max(layers) > teacher:
-        return Unfit(
-            f"layers names layer {max(layers)} of a teacher that has {teacher}",
-            _example(depth, teacher),
-        )
-    if len(layers) not in (of_all, of_all - 1):
-        return Unfit(
-            f"layers names {len(layers)} layers of the teacher, and this network has {depth}",
-            _example(depth, teacher),
-        )
-    return tuple(enumerate(layers, begin))
 
 
 def _example(depth: int, teacher: int) -> str:
@@ -111,7 +102,7 @@ class OfLayers(TaughtTerm):
         layers = tuple(pair for pair in pairs if all(pair))
         if layers and (len(layers) == len(pairs) or self.layer_map == "uniform"):
             return layers
-        instead = ", ".join(str(there or 1) for here, there in pairs if here)
+        instead = ", ".join(str(taught or 1) for layer, taught in pairs if layer)
         return Unfit("layer 0 are the embeddings, which have no attention", f"[{instead}]")
 
     def layers_of(self, *, learned: bool) -> tuple[int, ...]:
@@ -214,8 +205,8 @@ class KdLogits(TaughtTerm):
         if self.labels:
             return super().operations(encoder, rows, examples)
         row, scores = encoder.token_head.scores(1), encoder.token_head.scores(states)
-        held, width = 3 if self.loss == "mse" else 5, encoder.embedding
-        loss = op.LossInBlocks(scores, row, SOFT_TARGETS, held, states * width, row * width)
+        numbers, width = 3 if self.loss == "mse" else 5, encoder.embedding
+        loss = op.LossInBlocks(scores, row, SOFT_TARGETS, numbers, states * width, row * width)
         return (*_without_loss(encoder.token_head.operations(states)), loss)
 
     def taught_operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
@@ -224,4 +215,4 @@ class KdLogits(TaughtTerm):
 
 
 def _without_loss(operations: op.Operations) -> op.Operations:
-    return tuple(one for one in operations if not isinstance(one, op.VocabularyLoss | op.Loss))
+    return tuple(o for o in operations if not isinstance(o, op.VocabularyLoss | op.Loss))

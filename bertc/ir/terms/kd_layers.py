@@ -44,7 +44,7 @@ class KdStates(OfLayers):
         if not self.maps:
             return (op.Loss(numbers, kept=numbers),)
         # States below the last ones are saved by the layer that reads them.
-        last = sum(here == encoder.depth for here, _ in self.matched)
+        last = sum(layer == encoder.depth for layer, _ in self.matched)
         products = (
             op.Product(states, encoder.hidden, self.width, count - last, keeps_rows=False),
             op.Product(states, encoder.hidden, self.width, last),
@@ -137,19 +137,19 @@ class KdRelated(OfLayers):
     def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
         """Products of some rows at a time, turned into the gradients of their factors."""
         operations: list[op.Operation] = []
-        for here, _ in self.matched:
-            product = self._product(encoder, here, rows, examples)
+        for layer, _ in self.matched:
+            product = self._product(encoder, layer, rows, examples)
             scores = product.rows * product.columns * product.times
             factors = (product.rows + product.columns) * product.inner * product.times
             row = scores // (examples * rows.choices)
             # Beside scores, queries of both networks are scaled, as if both were as wide.
-            held = self.held + 2 * product.inner / product.columns
-            loss = op.LossInBlocks(scores, row, TOKEN_PAIRS, held, factors)
+            numbers = self.held + 2 * product.inner / product.columns
+            loss = op.LossInBlocks(scores, row, TOKEN_PAIRS, numbers, factors)
             operations += len(self.related) * (product, loss)
         return tuple(operations)
 
     def taught_operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
-        products = (self._product(encoder, there, rows, examples) for _, there in self.matched)
+        products = (self._product(encoder, layer, rows, examples) for _, layer in self.matched)
         return tuple(product for product in products for _ in self.related)
 
     def _product(self, body: Body, layer: int, rows: RowShape, examples: int) -> op.Product:
@@ -227,6 +227,6 @@ class KdRelations(KdRelated):
 
 
 def _attended(body: BodyNode, layer: int) -> op.Widths:
-    attended = body.attended(layer)
+    attended = body.attention_of(layer)
     assert attended is not None, "the checks see to bodies that attend"
     return attended.widths

@@ -170,7 +170,7 @@ class Masks(Node):
         """The share of tokens to mask when ``over`` of the steps are; 0: none."""
         return self.p + (self.p_end - self.p) * over if self.p_end else self.p
 
-    def between(self, begin: float, end: float) -> Self:
+    def restrict(self, begin: float, end: float) -> Self:
         """Itself in steps of which shares from ``begin`` to ``end`` are over."""
         if not self.p_end:
             return self
@@ -179,28 +179,28 @@ class Masks(Node):
 
     def predictions(self, seq: int) -> int:
         """Predictions per row, the K of the (batch, K) tensors."""
-        wanted = self.unit.most(self.p, seq)
-        return min(wanted, self.max_predictions) if self.max_predictions else wanted
+        most = self.unit.most(self.p, seq)
+        return min(most, self.max_predictions) if self.max_predictions else most
 
 
 KINDS = ("masked", "replaced", "visible")
 """Kinds of predicted positions."""
 
 
-def by_kind(name: str) -> tuple[str, ...]:
+def kind_names(name: str) -> tuple[str, ...]:
     """The names of a figure for positions of each kind."""
     return tuple(f"{name}_{kind}" for kind in KINDS)
 
 
 def of_all_positions(names: Iterable[str]) -> list[str]:
     """The figures without those of one kind of position."""
-    there = dict.fromkeys(names)
-    parts = {part for name in there for part in by_kind(name)}
-    return [name for name in there if name not in parts]
+    known = dict.fromkeys(names)
+    parts = {part for name in known for part in kind_names(name)}
+    return [name for name in known if name not in parts]
 
 
 def shown_figures(names: Iterable[str]) -> list[str]:
     """The figures that are shown, and by which runs are ranked: of masked positions if there."""
-    there = dict.fromkeys(names)
-    pairs = ((name, by_kind(name)[0]) for name in of_all_positions(there))
-    return [masked if masked in there else name for name, masked in pairs]
+    known = dict.fromkeys(names)
+    pairs = ((name, kind_names(name)[0]) for name in of_all_positions(known))
+    return [masked if masked in known else name for name, masked in pairs]

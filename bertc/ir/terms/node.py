@@ -6,7 +6,7 @@ defaults and Hugging Face families list some.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, Literal, NamedTuple, Self
 
 from bertc.ir import operation as op
@@ -149,7 +149,7 @@ class TermNode(Node):
         return (*pooled, *self.head_node.operations(encoder, states, examples))
 
 
-def answered_by(term: TermNode, body: Body) -> bool:
+def is_answerable(term: TermNode, body: Body) -> bool:
     """True if a body with this direction of reading can answer a term."""
     return (term.order == "forward") == body.causal
 
@@ -157,6 +157,12 @@ def answered_by(term: TermNode, body: Body) -> bool:
 def weights_of_head(term: TermNode, body: Body) -> tuple[Weight, ...]:
     """The weights of a term's head."""
     return term.head_node.weights(term.head_name, body)
+
+
+def weights_of_heads(heads: Iterable[tuple[TermNode, Body]]) -> tuple[Weight, ...]:
+    """The weights of the heads of terms on these networks; of one that terms share once."""
+    weights = (weight for term, body in heads for weight in weights_of_head(term, body))
+    return tuple({weight.name: weight for weight in weights}.values())
 
 
 def translates(term: TermNode) -> bool:

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import BY_KIND, ONES, ZEROS, Axis, Node, Weight, Width, affine
+from bertc.ir.base import BY_KIND, ONES, ZEROS, Axis, Dim, Node, Weight, Width, affine
 from bertc.ir.network.bilstm import DIRECTIONS, layer_operations, layer_weights
 from bertc.ir.network.body import Body
 
@@ -161,11 +161,11 @@ class StatesHead:
     def weighs(self) -> bool:
         return self.joins == "weighted-sum"
 
-    def joined(self, encoder: Body) -> int:
+    def input_width(self, encoder: Body) -> int:
         return encoder.hidden * (self.parts if self.joins == "concat" else 1)
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
-        width, weights = self.joined(encoder), list[Weight]()
+        width, weights = self.input_width(encoder), list[Weight]()
         if self.weighs:
             for leaf, count, init in (("weight", self.parts, ZEROS), ("scale", 1, ONES)):
                 axes: tuple[Axis, ...] = ("feature",)
@@ -176,13 +176,13 @@ class StatesHead:
                 leaf = f"{name}.recurrence.{layer}"
                 weights += layer_weights(leaf, inner, recurrent.hidden, "head")
             width = recurrent.width
-        hidden: tuple[Axis, int] = ("hidden", width)
+        hidden: Dim = ("hidden", width)
         scores = affine(name, ("labels", self.labels), hidden, encoder.initializer, "head")
         return (*weights, *scores)
 
     def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
         scores, recurrent = rows * self.labels, self.recurrent
-        width = recurrent.width if recurrent else self.joined(encoder)
+        width = recurrent.width if recurrent else self.input_width(encoder)
         return (op.Product(rows, width, self.labels), op.Loss(scores, kept=scores))
 
     def before(self, encoder: Body, states: int) -> op.Operations:
@@ -198,7 +198,7 @@ class StatesHead:
     def recurrence(self, encoder: Body, rows: int, steps: int) -> op.Operations:
         if self.recurrent is None:
             return ()
-        width = self.joined(encoder)
+        width = self.input_width(encoder)
         return tuple(
             operation
             for layer in range(self.recurrent.layers)

@@ -42,16 +42,16 @@ def fit(
     if reason := _unlike(old, new, growth):
         return WeightMap({}), (reason,)
     full_map = weight_map(old, new, growth)
-    here = {w.name: w for w in model_weights(new)}
+    weights = {w.name: w for w in model_weights(new)}
     old_shapes = {w.name: w.shape for w in model_weights(old) if w.name in saved}
     other_parts = {
         _part(name)
-        for name in here.keys() & old_shapes.keys()
-        if not _begins(here[name], old_shapes[name], growth)
+        for name in weights.keys() & old_shapes.keys()
+        if not _begins(weights[name], old_shapes[name], growth)
     }
     other_parts |= {f"heads.{title}" for title in changed_answers(old, new)}
     # A head of another kind may have some names in common with one there: it begins anew.
-    absent = (name for name in here if full_map.copies.get(name, name) not in old_shapes)
+    absent = (name for name in weights if full_map.copies.get(name, name) not in old_shapes)
     other_parts |= {_part(name) for name in absent if name.startswith("heads.")}
     old_shapes = {
         name: shape
@@ -61,15 +61,15 @@ def fit(
     copies = {name: source for name, source in full_map.copies.items() if source in old_shapes}
     copies |= _pooler_of_head(old, new, old_shapes)
     other_shapes = (
-        f"{name} is {_shape(old_shapes[source])} there and {_shape(here[name].shape)} here"
+        f"{name} is {_shape(old_shapes[source])} there and {_shape(weights[name].shape)} here"
         for name, source in copies.items()
-        if not _begins(here[name], old_shapes[source], growth)
+        if not _begins(weights[name], old_shapes[source], growth)
     )
     mismatches = (
         *_not_identity(old, new, growth),
         *_sharing_split(old, new, growth),
         *(_widths(old, new, growth) or other_shapes),
-        *_missing(here.keys() - copies.keys(), full_map, old_shapes),
+        *_missing(weights.keys() - copies.keys(), full_map, old_shapes),
     )
     if not isinstance(growth, ways.FromLayers):
         unused = sorted(old_shapes.keys() - set(copies.values()) - {QUERY_STREAM})
@@ -119,10 +119,10 @@ def changed_answers(old: Resolved, new: Resolved) -> dict[str, tuple[Answer, Ans
     before = {term.name: term.objective for term in old.terms()}
     pairs = [(t.name, before.get(t.name), t.objective) for t in new.terms()]
     return {
-        title: (there.answer, here.answer)
-        for title, there, here in pairs
-        if isinstance(there, Task) and isinstance(here, Task)
-        if not alike(there.answer, here.answer)
+        title: (earlier.answer, later.answer)
+        for title, earlier, later in pairs
+        if isinstance(earlier, Task) and isinstance(later, Task)
+        if not alike(earlier.answer, later.answer)
     }
 
 
@@ -161,11 +161,11 @@ def _pooler_of_head(old: Resolved, new: Resolved, old_shapes: ShapesByName) -> d
 def _widths(old: Resolved, new: Resolved, growth: ways.Beginning) -> list[str]:
     if not isinstance(growth, ways.FromLayers):
         return []
-    there, here = old.encoder.settings(), new.encoder.settings()
+    was, now = old.encoder.settings(), new.encoder.settings()
     return [
-        f"{name} is {there[name]:,} there and {here[name]:,} here"
+        f"{name} is {was[name]:,} there and {now[name]:,} here"
         for name in ("hidden", "embedding")
-        if name in there and name in here and there[name] != here[name]
+        if name in was and name in now and was[name] != now[name]
     ]
 
 
@@ -185,14 +185,14 @@ def _sharing_split(old: Resolved, new: Resolved, growth: ways.Beginning) -> list
     reasons: list[str] = []
     for part, after in new.encoder.owners.items():
         before = old.encoder.owners[part]
-        layer = ways.parted(growth, before, after)
+        layer = ways.find_split(growth, before, after)
         if layer is not None and not isinstance(growth, ways.Identity):
-            there = (growth.source(at, len(before), len(after)) for at in (layer, after[layer]))
-            interleaving_fits = ways.parted(ways.Interleave(), before, after) is None
+            sources = (growth.source(n, len(before), len(after)) for n in (layer, after[layer]))
+            interleaving_fits = ways.find_split(ways.Interleave(), before, after) is None
             grows = not isinstance(growth, ways.FromLayers)
             reasons.append(
                 f"layers {layer} and {after[layer]} share their {part}, but would start as layers "
-                f"{' and '.join(map(str, there))} there, which do not"
+                f"{' and '.join(map(str, sources))} there, which do not"
                 + (" (grow=interleave does)" if interleaving_fits and grows else "")
             )
     return reasons

@@ -41,7 +41,7 @@ def entries(encoder: Encoder) -> dict[str, Entries]:
     return places
 
 
-def pruned(resolved: Resolved, removed: Removed) -> Resolved:
+def prune(resolved: Resolved, removed: Removed) -> Resolved:
     """The program as if every stage trained the network that is left, and removed nothing more."""
     encoder = resolved.encoder
     assert isinstance(encoder, Encoder), "the checks allow pruning of transformers alone"
@@ -57,35 +57,33 @@ def pruned(resolved: Resolved, removed: Removed) -> Resolved:
         )
     )
     encoder = encoder.model_copy(update={"layers": tuple(layers)})
-    update = {"encoder": encoder, "grow": None, "prune": NOTHING}
-    stages = tuple(stage.model_copy(update=update) for stage in resolved.stages)
-    return resolved.model_copy(update={"stages": stages})
+    return resolved.with_stages(lambda _: {"encoder": encoder, "grow": None, "prune": NOTHING})
 
 
-def chosen_by_score(
+def choose_by_score(
     kind: Units, scores: Mapping[int, Sequence[float]], gone: ByLayer, share: float
 ) -> dict[int, list[int]]:
     """The units gone so that this share is: those of low scores, the first of equals first.
 
     Every layer keeps one, so the next lowest goes where that would be the last.
     """
-    taken = {layer: set(gone.get(layer, ())) for layer in scores}
+    removed = {layer: set(gone.get(layer, ())) for layer in scores}
     groups = [[layer] for layer in scores] if kind.within == "layer" else [list(scores)]
     for layers in groups:
         total = sum(len(scores[layer]) for layer in layers)
         missing = min(round(share * total), total - len(layers))
-        missing -= sum(len(taken[layer]) for layer in layers)
+        missing -= sum(len(removed[layer]) for layer in layers)
         ranked = sorted(
             (score, unit, layer)
             for layer in layers
-            for unit, score in enumerate(_normalized(kind, scores[layer], taken[layer]))
-            if unit not in taken[layer]
+            for unit, score in enumerate(_normalized(kind, scores[layer], removed[layer]))
+            if unit not in removed[layer]
         )
         for _, unit, layer in ranked:
-            if missing > 0 and len(taken[layer]) < len(scores[layer]) - 1:
-                taken[layer].add(unit)
+            if missing > 0 and len(removed[layer]) < len(scores[layer]) - 1:
+                removed[layer].add(unit)
                 missing -= 1
-    return {layer: sorted(taken[layer]) for layer in scores}
+    return {layer: sorted(removed[layer]) for layer in scores}
 
 
 def _normalized(kind: Units, scores: Sequence[float], gone: Collection[int]) -> list[float]:
@@ -94,7 +92,7 @@ def _normalized(kind: Units, scores: Sequence[float], gone: Collection[int]) -> 
     return [score / (norm or 1.0) for score in scores]
 
 
-def expected(resolved: Resolved) -> Resolved | None:
+def program_after_pruning(resolved: Resolved) -> Resolved | None:
     """The program after its stages removed their shares, alike in all layers; None if none does."""
     encoder = resolved.encoder
     removed = dict[SharedPart, ByLayer]()
@@ -103,5 +101,5 @@ def expected(resolved: Resolved) -> Resolved | None:
         if not isinstance(kind, Units) or not isinstance(encoder, Encoder):
             continue
         alike = {layer: [0.0] * number for layer, number in units(encoder, kind.part).items()}
-        removed[kind.part] = chosen_by_score(kind, alike, removed.get(kind.part, {}), kind.share)
-    return pruned(resolved, removed) if removed else None
+        removed[kind.part] = choose_by_score(kind, alike, removed.get(kind.part, {}), kind.share)
+    return prune(resolved, removed) if removed else None

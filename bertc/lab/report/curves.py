@@ -9,7 +9,7 @@ from bertc.lab.report.markup import in_picture, remark
 from bertc.lab.report.page import Part
 from bertc.lab.report.pictures import Picture, along, colour, end_to_end, legend, menu
 from bertc.lab.results.curves import Curves, MetricsPoint
-from bertc.lab_api import shown_figures, titled
+from bertc.lab_api import loss_title, shown_figures
 
 DRAWN_POINTS, MOST_OF_A_CURVE, FEWEST_OF_A_CURVE = 60_000, 2000, 50
 """Points of all curves of a page, of one, and of each where there are very many."""
@@ -179,10 +179,10 @@ def _short(name: str) -> str:
     """A figure's name in words: "training, mlm", "held out", "dev accuracy"."""
     kind, *rest = name.split("/")
     if name.startswith(GUESS):
-        return ", ".join(["by token frequency", *map(titled, rest[1:])])
+        return ", ".join(["by token frequency", *map(loss_title, rest[1:])])
     if len(rest) == 3:  # a task's part and metric
         return " ".join(rest[1:])
     if len(rest) == 1 and rest[0] != "loss":
         return rest[0].replace("_", " ")
-    words = [titled(word) for word in rest if word not in ("loss", "accuracy")]
+    words = [loss_title(word) for word in rest if word not in ("loss", "accuracy")]
     return ", ".join(["training" if kind == "train" else "held out", *words])

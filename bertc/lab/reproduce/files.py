@@ -9,7 +9,7 @@ from string import Template
 
 from bertc import MissingInputError, UsageError
 from bertc.lab.reproduce.table import Need, Table
-from bertc.lab_api import quoted
+from bertc.lab_api import quote
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def data_files(table: Table, data: Sequence[str] = ()) -> Files:
 
 def _text(need: Need, path: Path, there: bool) -> str:
     stand_in = "" if there else need.otherwise or need.sketch
-    return stand_in or Template(need.given).safe_substitute(path=quoted(str(path)))
+    return stand_in or Template(need.given).safe_substitute(path=quote(str(path)))
 
 
 def _line(need: Need, path: Path) -> str:

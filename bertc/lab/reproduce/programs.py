@@ -23,7 +23,7 @@ from bertc.lab.reproduce.table import (
     is_whole,
     path_name,
 )
-from bertc.lab_api import quoted
+from bertc.lab_api import quote
 
 _WIDTH = 8
 """Shrunk widths are multiples of it."""
@@ -226,7 +226,7 @@ class Jobs:
         runs = {run.name: f"{BEFORE}/{run.name}" for run in self.table.before}
         runs |= {"run": main} if main else {}
         texts = [Template(template).safe_substitute(self.files.texts) for template in texts]
-        values = {known: quoted(str(self.out / runs[known])) for known in runs.keys() & names}
+        values = {known: quote(str(self.out / runs[known])) for known in runs.keys() & names}
         if self.sketched:
             before = [run for run in self.table.before if run.name in names]
             values |= {run.name: self._sketch(run) for run in before}
@@ -241,7 +241,7 @@ class Jobs:
     def _sketch(self, run: Before) -> str:
         """The text for a run before in estimates."""
         job = self.before(run)
-        text = f"spec({quoted(' '.join((job.text, *job.overrides[:-1])))})"  # but its seed
+        text = f"spec({quote(' '.join((job.text, *job.overrides[:-1])))})"  # but its seed
         return Template(run.sketch or text).safe_substitute(self.files.texts)
 
 
@@ -254,7 +254,7 @@ def with_equal_steps(jobs: Jobs, device: str) -> dict[str, int]:
         program = job.program(*budget)
         if not budget:
             cost = bertc.estimate(program, device)
-            time = f"{cost.time.seconds_total / 3600:.8g} h, device={quoted(device)}"
+            time = f"{cost.time.seconds_total / 3600:.8g} h, device={quote(device)}"
             flops = f"{cost.flops.train_total:.8g} flops"
             budget = [f"steps=equal({flops if table.equal == 'flops' else time})"]
         steps[name] = program.steps

@@ -10,7 +10,7 @@ from typing import Any
 from bertc.lab.results.groups import Group, Score, Summary, group_runs
 from bertc.lab.results.intervals import SPREAD, mean_text
 from bertc.lab.results.runs import Run, find_folders, read_run
-from bertc.lab_api import Table, titled
+from bertc.lab_api import Table, loss_title
 
 READABLE = 100
 """Characters of a line up to which each group is a row; in a wider table it is a column."""
@@ -86,7 +86,7 @@ def results(folders: Sequence[Path]) -> Results:
 def heading(score: Score) -> str:
     """The heading of a score's column."""
     if len(score) == 1:
-        return f"{titled(score[0])} held-out loss"
+        return f"{loss_title(score[0])} held-out loss"
     task, part, metric = score
     return f"{task} {part} {metric}"
 

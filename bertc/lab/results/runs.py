@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from bertc import MissingInputError, Resolved
-from bertc.lab_api import RunFolder, Seen, model_weights, titled
+from bertc.lab_api import RunFolder, Seen, loss_title, model_weights
 
 Score = tuple[str, ...]
 """The name of a column: task, part and metric; or an objective, for its held-out loss."""
@@ -72,7 +72,7 @@ class Run:
         scored = {score[0] for score in seen.values}
         tasks = [task for task in self.resolved.stages[-1].tasks if task.title in scored]
         if not tasks or len(next(iter(seen.values))) == 1:
-            of = dict.fromkeys(titled(name).partition(", ")[2] for (name,) in seen.values)
+            of = dict.fromkeys(loss_title(name).partition(", ")[2] for (name,) in seen.values)
             return ", ".join(filter(None, ("held-out loss", *of))), -seen.rank
         return " + ".join(f"{task.title} {task.metrics[0]}" for task in tasks), seen.rank
 

@@ -22,7 +22,7 @@ from bertc.lab_api import (
     findings,
     formatted,
     points,
-    quoted,
+    quote,
     schema,
     several,
     survey,
@@ -124,7 +124,7 @@ def start(seen: Survey, answers: Answers) -> str:
 def _spec(answers: Answers, seen: Survey, roles: Roles, purpose: Purpose) -> Sized:
     """The settings: of a network that is there, or of a new one of a size for the budget."""
     task = _task_lines(seen, roles, purpose) if purpose != "pretrain" else ()
-    begin = (f"init = {quoted(answers.init)}  # its network and its vocabulary",)
+    begin = (f"init = {quote(answers.init)}  # its network and its vocabulary",)
     if answers.init and task:
         return Sized(Parts(begin, task=task).written(), OF_A_RECIPE)
     if seen.kind in ("tags", "questions"):
@@ -150,13 +150,13 @@ def _spec(answers: Answers, seen: Survey, roles: Roles, purpose: Purpose) -> Siz
 
 def _data(seen: Survey, column: Column | None, purpose: Purpose, language: str) -> str:
     """The text as a spec writes it; the lines that are embedded are its sentences."""
-    arguments = [quoted(seen.name)]
+    arguments = [quote(seen.name)]
     if column and column.name != "text":
-        arguments.append(f"column={quoted(column.name)}")
+        arguments.append(f"column={quote(column.name)}")
     if purpose == "embed" and seen.kind == "text":
         arguments.append("sentences=lines")
     if language:
-        arguments.append(f"language={quoted(language)}")
+        arguments.append(f"language={quote(language)}")
     return f"data = files({', '.join(arguments)})"
 
 
@@ -181,18 +181,18 @@ def _glue(seen: Survey, purpose: Purpose) -> str:
     known = schema()["objective"].values.kinds["glue"].arguments["task"].values.words
     train = file.name in ("train.tsv", "train.tsv.gz")
     official = purpose == "classify" and train and name in known
-    return f"glue({name}, {quoted(str(file.parent))})" if official else ""
+    return f"glue({name}, {quote(str(file.parent))})" if official else ""
 
 
 def _task(seen: Survey, roles: Roles, purpose: Purpose, judge: str) -> str:
     """The task as a spec writes it."""
-    name, dev = quoted(seen.name), f", {quoted(judge)}" * bool(judge)
+    name, dev = quote(seen.name), f", {quote(judge)}" * bool(judge)
     if purpose == "tag":
         return f"tag({name}{dev})"
     if purpose == "squad":
         return f"squad({name}{dev}{f', version={seen.version}' * (seen.version > 1)})"
     if not roles.text:
-        return f"embed({quoted(str(seen.files[0]))})"
+        return f"embed({quote(str(seen.files[0]))})"
     if purpose == "embed":  # only pairs have a score on the file that judges
         columns = _write({"text": roles.text, **roles.alike})
         return f"embed({name}{dev * bool(roles.alike)}, {columns})"
@@ -203,7 +203,7 @@ def _task(seen: Survey, roles: Roles, purpose: Purpose, judge: str) -> str:
 
 
 def _write(columns: Mapping[str, Column]) -> str:
-    return ", ".join(f"{argument}={quoted(column.name)}" for argument, column in columns.items())
+    return ", ".join(f"{argument}={quote(column.name)}" for argument, column in columns.items())
 
 
 def _alike(roles: Roles) -> str:
@@ -249,7 +249,7 @@ def _remark_unread(seen: Survey, roles: Roles, spec: str) -> list[str]:
     """A sentence on columns of text that the settings do not name."""
     columns = (Column(name, cells) for name, cells in seen.columns.items())
     texts = (c.name for c in columns if c.is_text and c != roles.text)
-    names = [name for name in texts if quoted(name) not in spec]
+    names = [name for name in texts if quote(name) not in spec]
     if not names:
         return []
     holds = "hold" if len(names) > 1 else "holds"

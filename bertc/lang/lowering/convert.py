@@ -16,7 +16,7 @@ from bertc.ir.base import Node
 from bertc.ir.learning.task import NAME_PATTERN
 from bertc.lang.lowering import mistakes
 from bertc.lang.lowering.scalars import BAD, Scalars, Slot, describe_value, option_of
-from bertc.lang.lowering.unknown import unknown_argument
+from bertc.lang.lowering.unknown import refuse_argument
 from bertc.lang.read import shapes, tree
 from bertc.lang.read.scan import MOST_MISTAKES
 
@@ -79,7 +79,7 @@ class Converter:
                     message = f"a sum of {len(terms):,} terms; at most {MOST_SUMMANDS:,} are read"
                     self.diagnostics.error("E011", message, value.span)
                     return BAD
-                return self._all(self._term(one, shape, (*place, i)) for i, one in enumerate(terms))
+                return self._all(self._term(t, shape, (*place, i)) for i, t in enumerate(terms))
             case shapes.EitherShape():
                 return self.convert(value, option_of(value, shape), place)
             case _:
@@ -136,7 +136,7 @@ class Converter:
             if isinstance(inner, shapes.KindShape) and name.text in inner.options:
                 part = self.convert(value, inner, (*place, outer.shorthand))
                 return BAD if part is BAD else outer(**{outer.shorthand: part})
-        mistakes.unknown_kind(name, value, shape, self._slot(place, value), self.diagnostics)
+        mistakes.refuse_kind(name, value, shape, self._slot(place, value), self.diagnostics)
         return BAD
 
     def _bare(
@@ -162,7 +162,7 @@ class Converter:
         known, title = shapes.arguments(node), kind or self._slot(place).name
         fields: dict[str, Any] = {"kind": kind} if kind else {}
         by_name: dict[str, tree.Argument] = {}
-        others: list[tuple[str, Any]] = []
+        gathered: list[tuple[str, Any]] = []
         order = iter(node.positional)
         for argument in call_arguments:
             name = argument.name.text if argument.name else next(order, None)
@@ -170,12 +170,12 @@ class Converter:
                 mistakes.too_many_arguments(argument, value, node, title, self.diagnostics)
             elif name not in known and not node.others:
                 fitting = [n for n, s in known.items() if self._fits(argument.value, s)]
-                unknown_argument(argument, value, title, known, fitting, self.diagnostics)
+                refuse_argument(argument, value, title, known, fitting, self.diagnostics)
             elif name in by_name:
                 first = by_name[name]
                 extra = name not in known
                 mistakes.argument_twice(name, argument, first, value, extra, self.diagnostics)
-                others += [(name, BAD)] if name not in known else []
+                gathered += [(name, BAD)] if name not in known else []
             else:
                 by_name[name] = argument
                 part = self.convert(
@@ -184,14 +184,14 @@ class Converter:
                 if name in known:
                     fields[name] = part
                 else:
-                    others.append((name, part))
+                    gathered.append((name, part))
         missing = [name for name in shapes.required(node) if name not in by_name]
         for name in missing:
             mistakes.missing_argument(name, title, node, value, self.diagnostics)
-        if missing or any(part is BAD for part in (*fields.values(), *(p for _, p in others))):
+        if missing or any(part is BAD for part in (*fields.values(), *(p for _, p in gathered))):
             return BAD
         if node.others:
-            fields[node.others] = tuple(others)
+            fields[node.others] = tuple(gathered)
         return self._make(node, fields, value, place)
 
     def _fits(self, value: tree.Value, shape: shapes.Shape) -> bool:
@@ -207,10 +207,10 @@ class Converter:
             errors = error.errors()  # one for each form that the argument may have
             first = next((e for e in errors if "error" in e.get("ctx", {})), errors[0])
             details = getattr(first.get("ctx", {}).get("error"), "args", ())
-            at = self.parts.get((*place, *first["loc"][:1]), value.span)
-            refused = details or _explain_refusal(first, at.text)
+            span = self.parts.get((*place, *first["loc"][:1]), value.span)
+            refused = details or _explain_refusal(first, span.text)
             cause, help = (*refused, "leave out one of the two")[:2]
-            self.diagnostics.error("E110", f"`{self._slot(place).name}`: {cause}", at, help=help)
+            self.diagnostics.error("E110", f"`{self._slot(place).name}`: {cause}", span, help=help)
             return BAD
 
     # ---- lists and sums

@@ -117,8 +117,8 @@ def combine(
     parts = PARTS_OF_STAGE * max(1, depth) + sum(num_parts(axis.value) for _, axis in axes)
     spelled = not is_too_large(count, parts)
     if not spelled:
-        at = next(axis.span for _, axis in axes if axis.grid)
-        too_many_points(count, parts, at, diagnostics)
+        span = next(axis.span for _, axis in axes if axis.grid)
+        too_many_points(count, parts, span, diagnostics)
     fixed = [(s, axis) for s, axis in axes if not (axis.grid and spelled)]
     free = [(s, axis) for s, axis in axes if axis.grid and spelled]
     labels = []
@@ -136,7 +136,7 @@ def combine(
             settings[s][axis.setting] = axis.choices[index]
         point = " ".join(texts[index] for texts, index in zip(labels, chosen, strict=True))
         phases = zip(stages, settings[1:], strict=True)
-        given_stages = tuple(StageGiven(one.name, of_stage, one.span) for one, of_stage in phases)
+        given_stages = tuple(StageGiven(stage.name, values, stage.span) for stage, values in phases)
         programs.append(Program(point or name, settings[0], given_stages, base))
     return programs
 

@@ -15,11 +15,11 @@ from bertc.lang.lowering import grids
 from bertc.lang.lowering.convert import Converter
 from bertc.lang.lowering.grids import check_ranges, refuse_ranges
 from bertc.lang.lowering.scalars import BAD
-from bertc.lang.lowering.unknown import SpecContext, unknown_setting
+from bertc.lang.lowering.unknown import SpecContext, refuse_setting
 from bertc.lang.read.scan import MOST_MISTAKES
 from bertc.lang.read.shapes import arguments, block_kind, setting_shape
 from bertc.lang.read.tree import Argument, Block, Call, Extends, Grid, Item, Name, Setting, Tree
-from bertc.lang.write.show import quoted
+from bertc.lang.write.show import quote
 
 
 def lower_tree(
@@ -46,9 +46,9 @@ def lower_tree(
     for scope in stages:
         scope.axes = {k: v for k, v in scope.axes.items() if k not in forced.axes or not v.grid}
     main.axes |= forced.axes
-    every = [(a.written, a.value) for scope in (main, *stages) for a in scope.axes.values()]
+    values = [(a.written, a.value) for scope in (main, *stages) for a in scope.axes.values()]
     if not searched:
-        refuse_ranges(every, diagnostics)
+        refuse_ranges(values, diagnostics)
     return grids.combine(name, main, stages, base, diagnostics, searched)
 
 
@@ -95,7 +95,7 @@ class _Lowering:
         written = item.name.text
         setting = self.canonical.get(written)
         if setting is None:
-            unknown_setting(item, block, context, self.diagnostics)
+            refuse_setting(item, block, context, self.diagnostics)
             return
         if block and setting not in STAGE_SETTINGS:
             self.diagnostics.error(
@@ -227,11 +227,11 @@ class _Lowering:
                 )
             elif (again := first.get(stage.name)) or not is_plain(stage.name):
                 message, note = f'two stages are called "{stage.name[:40]}"', Note(NAME_RULE)
-                new_name = quoted(f"{stage.name if again else 'stage'}-{index + 1}")
+                new_name = quote(f"{stage.name if again else 'stage'}-{index + 1}")
                 if again:
                     note = Note("the first one is here", again.label)
                 else:
-                    message = f"a stage cannot be called {quoted(stage.name[:40])}"
+                    message = f"a stage cannot be called {quote(stage.name[:40])}"
                 fix = Fix(stage.label, new_name) if stage.label else None
                 self.diagnostics.error(
                     "E111", message, stage.label, notes=(note,), help=f"stage {new_name}", fix=fix

@@ -27,7 +27,7 @@ def wrong_form(value: tree.Value, shape: KindShape, slot: Slot, diagnostics: Dia
     slot.refuse(value, "E108", f"cannot be {problem}", diagnostics, instead, note=note, help=help)
 
 
-def unknown_kind(
+def refuse_kind(
     name: tree.Name, value: tree.Value, shape: KindShape, slot: Slot, diagnostics: Diagnostics
 ) -> None:
     """Report a word that names no kind, or a path without quotes."""
@@ -87,7 +87,6 @@ def missing_argument(
     name: str, kind: str, node: type[Node], value: tree.Value, diagnostics: Diagnostics
 ) -> None:
     """Report a missing argument that has no default."""
-
     help = call_text(kind, *(f"{name}=..." for name in required(node)))
     diagnostics.error("E107", f"`{kind}` needs `{name}`", value.span, help=help)
 

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple, assert_never
 from bertc.base.diagnostics import Diagnostics, Fix, Note, nearest
 from bertc.ir.base import NAME_RULE, is_plain
 from bertc.lang.read import shapes, tree
-from bertc.lang.read.numbers import HOURS, TOKENS_UNIT, NotANumberError, counted_in, read_number
+from bertc.lang.read.numbers import HOURS, TOKENS_UNIT, NotANumberError, read_number, unit_of
 
 LEAST_PERCENTS = 5
 """The least number that is taken for percents: 2 may be a factor."""
@@ -100,7 +100,7 @@ class Scalars:
 
     def _of_tokens(self, value: tree.Number, slot: Slot) -> Any:
         """Report a number of tokens, FLOPs or hours where something else is counted."""
-        unit, instead = counted_in(value.text), ""
+        unit, instead = unit_of(value.text), ""
         if slot.name == "steps" and not slot.of and unit != TOKENS_UNIT:
             instead = f"equal({value.text})"
         elif unit == TOKENS_UNIT:
@@ -118,7 +118,7 @@ class Scalars:
         plain = isinstance(value.value, int) and number >= LEAST_PERCENTS
         percent = plain and bounds.below_one and bounds.hold(number / 100)
         problem, instead = f"is {value.text}, must be {bounds}", f"{value.text}%" if percent else ""
-        if (unit := counted_in(value.text)) and number <= 0:
+        if (unit := unit_of(value.text)) and number <= 0:
             instead = f"1{' ' * (unit not in HOURS)}{unit}"
         slot.refuse(value, "E109", problem, self.diagnostics, instead)
         return BAD

@@ -33,7 +33,7 @@ class SpecContext:
         return str(getattr(base.settings[setting].value if base else default, "kind", ""))
 
 
-def unknown_setting(item: Setting, block: str, spec: SpecContext, diagnostics: Diagnostics) -> None:
+def refuse_setting(item: Setting, block: str, spec: SpecContext, diagnostics: Diagnostics) -> None:
     """Report an unknown setting, in a stage too; it may be an argument of a kind."""
     known = STAGE_SETTINGS if block else tuple(Settings.model_fields)
     name = item.name.text
@@ -96,7 +96,7 @@ NOT_OF_KIND = {
 """Reasons why a kind lacks an argument that others have, by kind and argument."""
 
 
-def unknown_argument(
+def refuse_argument(
     argument: Argument,
     call: Value,
     kind: str,

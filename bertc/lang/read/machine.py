@@ -37,7 +37,9 @@ class Builder:
                 assert isinstance(target, tree.Name | tree.String), "the grammar allows no other"
                 return tree.Extends(span, target)
             case "block":
-                return self.block(children)
+                label = next((value for value in values if isinstance(value, tree.String)), None)
+                items = tuple(child for child in children if isinstance(child, tree.Item))
+                return tree.Block(span, self.name(children[0]), label, items)
             case "call":
                 inside = (c for c in children[2:] if not isinstance(c, Token) or c.kind in LEAVES)
                 arguments = map(self.argument, inside)
@@ -54,17 +56,6 @@ class Builder:
                 factor, term = (second, first) if swap else (first, second)
                 return tree.Scaled(span, factor, term)
         raise AssertionError(f"the grammar has a rule {rule} that is not built")
-
-    def block(self, children: list[Child]) -> tree.Block:
-        """A block from its header, items and closing brace."""
-        label = self.leaf(children[1])
-        items = tuple(c for c in children if isinstance(c, tree.Item))
-        return tree.Block(
-            self.span(children[0], children[-1]),
-            self.name(children[0]),
-            label if isinstance(label, tree.String) else None,
-            items,
-        )
 
     def argument(self, child: Child) -> tree.Argument:
         """An argument, named or not."""
@@ -83,25 +74,20 @@ class Builder:
         """A token that is a value by itself, as the value; anything else unchanged."""
         if not isinstance(child, Token):
             return child
+        span = self.span(child, child)
         match child.kind:
             case "NUMBER":
-                return _number(self.span(child, child))
-            case "RANGE":
-                return self.range(child)
+                return _number(span)
+            case "RANGE":  # two numbers, and perhaps a scale
+                ends = numbers.range_ends(child.text)
+                low, high = (Span(self.source, child.start + a, child.start + b) for a, b in ends)
+                scale = child.text.partition(":")[2].strip()
+                return tree.Range(span, _number(low), _number(high), scale)
             case "NAME":
-                return tree.Name(self.span(child, child), child.text)
+                return tree.Name(span, child.text)
             case "STRING":
-                value = _ESCAPE.sub(_unescape, child.text[1:-1])
-                return tree.String(self.span(child, child), value)
+                return tree.String(span, _ESCAPE.sub(_unescape, child.text[1:-1]))
         return child
-
-    def range(self, token: Token) -> tree.Range:
-        """A range from its token: two numbers, and perhaps a scale."""
-        low, high = (
-            _number(Span(self.source, token.start + start, token.start + end))
-            for start, end in numbers.range_ends(token.text)
-        )
-        return tree.Range(self.span(token, token), low, high, token.text.partition(":")[2].strip())
 
     def span(self, first: Child, last: Child) -> Span:
         """The span from the start of one to the end of the other."""
@@ -116,10 +102,8 @@ def _number(span: Span) -> tree.Number:
         value = numbers.read_number(text)
     except numbers.NotANumberError:  # reported by the scanner
         return tree.Number(span, text, None)
-    unit = numbers.counted_in(text)
-    return tree.Number(
-        span, text, value, text.endswith("%"), numbers.HOURS_UNIT if unit in numbers.HOURS else unit
-    )
+    unit = numbers.unit_of(text)
+    return tree.Number(span, text, value, numbers.HOURS_UNIT if unit in numbers.HOURS else unit)
 
 
 def _unescape(match: re.Match[str]) -> str:

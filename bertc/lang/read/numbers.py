@@ -49,7 +49,7 @@ def read_number(text: str) -> int | float:
         raise NotANumberError(
             f"a number of {len(text)} characters; at most {MAX_NUMBER_CHARACTERS} are read"
         )
-    word = counted_in(text)
+    word = unit_of(text)
     text = text.removesuffix(word).rstrip()
     if not word and text.isascii() and text.isdecimal():
         return int(text)  # as most numbers are: the way below takes ten times as long
@@ -76,7 +76,7 @@ def read_number(text: str) -> int | float:
     return exact.numerator if exact.denominator == 1 and unit != "%" else float(exact)
 
 
-def counted_in(text: str) -> str:
+def unit_of(text: str) -> str:
     """The word at the end of a number that says what it counts; empty without one."""
     if text[-1:].isdecimal():
         return ""

@@ -18,21 +18,21 @@ def report_mistake(
 ) -> None:
     """Report the first mistake of a setting: a bracket, a word that stands alone, or another."""
     place, last = mistake.place, tokens[-1]
-    here = tokens[place] if place < len(tokens) else Token(END, "", last.end, last.end)
+    token = tokens[place] if place < len(tokens) else Token(END, "", last.end, last.end)
     before = tokens[place - 1] if place else None
-    span = Span(source, here.start, here.end)
+    span = Span(source, token.start, token.end)
     opened = [token for token in tokens[:place] if token.kind in OPENERS or token.kind in CLOSERS]
     opener = _innermost(opened)
-    if here.kind == END and before and before.kind == "NAME" and not opener:
+    if token.kind == END and before and before.kind == "NAME" and not opener:
         _report_alone(before, source, diagnostics)
-    elif here.kind == END and opener and "COMMA" in mistake.expected:
-        report_unclosed(opener, here.start, source, diagnostics)
-    elif here.kind in CLOSERS and not opener:
-        diagnostics.error("E002", f"`{here.text}` closes nothing", span, fix=Fix(span, ""))
-    elif here.kind in CLOSERS and opener and here.kind != OPENERS[opener.kind]:
+    elif token.kind == END and opener and "COMMA" in mistake.expected:
+        report_unclosed(opener, token.start, source, diagnostics)
+    elif token.kind in CLOSERS and not opener:
+        diagnostics.error("E002", f"`{token.text}` closes nothing", span, fix=Fix(span, ""))
+    elif token.kind in CLOSERS and opener and token.kind != OPENERS[opener.kind]:
         diagnostics.error(
             "E002",
-            f"`{opener.text}` is closed by `{here.text}`",
+            f"`{opener.text}` is closed by `{token.text}`",
             span,
             notes=(Note("opened here", Span(source, opener.start, opener.end)),),
             help=f"write {SPELLING[OPENERS[opener.kind]]}",
@@ -40,13 +40,12 @@ def report_mistake(
         )
     else:
         expected = _in_words(mistake.expected)
-        diagnostics.error("E007", f"expected {expected}, found {here.shown()}", span)
+        diagnostics.error("E007", f"expected {expected}, found {token.quote()}", span)
 
 
 def report_unclosed(opener: Token, end: int, source: Source, diagnostics: Diagnostics) -> None:
     """Report a bracket that is open at the end of a setting or of the text."""
     closer, place = SPELLING[OPENERS[opener.kind]], Span(source, end, end)
-
     message = f"`{opener.text}` is never closed"
     label = f"`{closer}` is missing here"
     notes = (Note("opened here", Span(source, opener.start, opener.end)),)
@@ -70,9 +69,8 @@ def _report_alone(name: Token, source: Source, diagnostics: Diagnostics) -> None
     help, fix = "write name = value; terms are joined by +; or remove it", Fix(span, "")
     if name.text in shipped_specs():
         help, fix = f"extends {name.text}", Fix(span, f"extends {name.text}")
-
     label = "neither a setting nor part of one"
-    diagnostics.error("E007", f"{name.shown()} stands alone", span, label=label, help=help, fix=fix)
+    diagnostics.error("E007", f"{name.quote()} stands alone", span, label=label, help=help, fix=fix)
 
 
 def _in_words(kinds: Set[str]) -> str:
@@ -159,14 +157,14 @@ def _chunks(tokens: Sequence[Token], source: Source) -> Iterator[Sequence[Token]
     while index < len(tokens):
         kind, before = tokens[index].kind, tokens[index - 1].kind if index else ""
         header = 0 if before == "EQUAL" else _block_header(tokens[index : index + 3])
-        alone = header + 1 if header else int(kind == "RBRACE" and not depth)
+        lone = header + 1 if header else int(kind == "RBRACE" and not depth)
         inside = depth > 0 and (closed_later[index] or before in ("LPAR", "COMMA"))
-        if alone or _begins_setting(tokens, index, inside, source):
+        if lone or _begins_setting(tokens, index, inside, source):
             if first < index:
                 yield tokens[first:index]
             first, depth = index, 0
-        if alone:
-            index += alone
+        if lone:
+            index += lone
             yield tokens[first:index]
             first = index
         else:

@@ -63,7 +63,7 @@ class Token(NamedTuple):
     start: int
     end: int
 
-    def shown(self) -> str:
+    def quote(self) -> str:
         """The token in a message."""
         if self.kind == END:
             return "the end"
@@ -205,7 +205,7 @@ class _Scanner:
             message, label, fixed = "`:` between a name and its value", "write `=`", "="
             self.tokens.append(Token("EQUAL", ":", position, end))
         else:
-            message, label = f"{_described(match.group())} has no meaning here", ""
+            message, label = f"{_describe(match.group())} has no meaning here", ""
             fixed = " " if match.group().isspace() else ""
         help = f"write {fixed}" if fixed.strip() else "remove it"
         self.diagnostics.error("E001", message, span, label=label, help=help, fix=Fix(span, fixed))
@@ -245,7 +245,7 @@ class _Scanner:
         return end
 
 
-def _described(stray: str) -> str:
+def _describe(stray: str) -> str:
     first = stray[0]
     if first.isprintable() and len(stray) <= 20:
         return f"`{stray}`"

@@ -191,9 +191,19 @@ def _shape(annotation: Any, metadata: tuple[Any, ...]) -> Shape:
     if origin is Literal:
         return ChoiceShape(tuple(str(option) for option in inner))
     if origin in (Union, UnionType):
-        return _union([_shape(option, ()) for option in inner])
+        options = [_shape(option, ()) for option in inner]
+        kinds = [option.options for option in options if isinstance(option, KindShape)]
+        if len(kinds) == len(options):
+            merged = {kind: node for nodes in kinds for kind, node in nodes.items()}
+            return KindShape(merged, named=True)
+        return EitherShape(tuple(options))
     if origin is tuple:
-        return _tuple(inner, _least(metadata))
+        item, least = inner[0], _least(metadata)
+        if isinstance(item, type) and issubclass(item, Node) and "weight" in item.model_fields:
+            (term,) = (name for name in item.model_fields if name != "weight")
+            return SumShape(item, term, arguments(item)[term])
+        length = None if inner[1:] == (Ellipsis,) else len(inner)
+        return ListShape(_shape(item, ()), length, least)
     if annotation is bool:
         return TruthShape()
     if annotation is int:
@@ -207,21 +217,6 @@ def _shape(annotation: Any, metadata: tuple[Any, ...]) -> Shape:
     return KindShape(
         {kind: annotation for kind in kinds_of(annotation)}, "kind" in annotation.model_fields
     )
-
-
-def _union(options: list[Shape]) -> Shape:
-    if all(isinstance(option, KindShape) for option in options):
-        merged = {k: v for o in options if isinstance(o, KindShape) for k, v in o.options.items()}
-        return KindShape(merged, named=True)
-    return EitherShape(tuple(options))
-
-
-def _tuple(inner: tuple[Any, ...], least: int) -> Shape:
-    item = inner[0]
-    if isinstance(item, type) and issubclass(item, Node) and "weight" in item.model_fields:
-        (term,) = (name for name in item.model_fields if name != "weight")
-        return SumShape(item, term, arguments(item)[term])
-    return ListShape(_shape(item, ()), None if inner[1:] == (Ellipsis,) else len(inner), least)
 
 
 def _least(metadata: tuple[Any, ...]) -> int:

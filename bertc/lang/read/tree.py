@@ -26,7 +26,6 @@ class Number(Placed):
 
     text: str
     value: int | float | None
-    percent: bool = False
     unit: str = ""
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from bertc.lang.read import tree
 from bertc.lang.read.parse import parse
-from bertc.lang.write.show import quoted
+from bertc.lang.write.show import quote
 
 LINE_WIDTH = 100
 INDENT = "    "
@@ -62,13 +62,13 @@ class _Layout:
         for comment in _take(rest, before):
             line = self.line(comment.span.start)
             start = self.text.rfind("\n", 0, comment.span.start) + 1
-            alone = not self.text[start : comment.span.start].strip(" \t\r{")
-            pieces.append(_Piece([indent + comment.text], line, line, trailing=not alone))
+            own_line = not self.text[start : comment.span.start].strip(" \t\r{")
+            pieces.append(_Piece([indent + comment.text], line, line, trailing=not own_line))
         return pieces
 
     def block(self, block: tree.Block, comments: list[tree.Comment], indent: str) -> list[str]:
         """Lay out a block; one written on a single line stays there if it fits."""
-        label = f" {quoted(block.label.value)}" if block.label else ""
+        label = f" {quote(block.label.value)}" if block.label else ""
         head = f"{indent}{block.name.text}{label} {{"
         if self.line(block.span.start) == self.line(block.span.end) and block.items:
             inside = [line for item in block.items for line in self.lines([item], [], "")]
@@ -116,7 +116,7 @@ def flat(value: tree.Placed) -> str:
             scale = f":{value.scale}" if value.scale else ""
             return f"{value.low.text}..{value.high.text}{scale}"
         case tree.String():
-            return quoted(value.value)
+            return quote(value.value)
         case tree.Argument():
             return (f"{value.name.text}=" if value.name else "") + flat(value.value)
         case tree.Call():
@@ -144,14 +144,14 @@ def _wrapped(head: str, value: tree.Value | tree.Argument, indent: str, tail: st
             name = f"{value.name.text}=" if value.name else ""
             return _wrapped(head + name, value.value, indent, tail)
         case tree.Sum():
-            first, *others = value.terms
-            lines, here = _wrapped(head, first, indent, ""), indent
-            for term in others:
-                if lines[-1] == f"{here})":
-                    lines += _wrapped(f"{lines.pop()} + ", term, here, "")
+            first, *rest = value.terms
+            lines, margin = _wrapped(head, first, indent, ""), indent
+            for term in rest:
+                if lines[-1] == f"{margin})":
+                    lines += _wrapped(f"{lines.pop()} + ", term, margin, "")
                     continue
-                here = indent + INDENT
-                lines += _wrapped(f"{here}+ ", term, here, "")
+                margin = indent + INDENT
+                lines += _wrapped(f"{margin}+ ", term, margin, "")
             return [*lines[:-1], lines[-1] + tail]
         case tree.Scaled():
             return _wrapped(f"{head}{flat(value.factor)}*", value.term, indent, tail)

@@ -23,7 +23,23 @@ class AllowedValues:
     @property
     def text(self) -> str:
         """All of them in words, as Markdown on one line: ``whole number ≥ 1``."""
-        return _allowed(self._shape)
+        match self._shape:
+            case shapes.WholeShape(bounds):
+                return "whole number" + _limits(bounds)
+            case shapes.RealShape(bounds):
+                return "number" + _limits(bounds)
+            case shapes.TruthShape():
+                return "`true` `false`"
+            case shapes.TextShape():
+                return "text"
+            case shapes.ChoiceShape(options) | shapes.KindShape(options):
+                return " ".join(f"`{option}`" for option in options)
+            case shapes.ListShape(item, length):
+                return f"list of {length or ''} {AllowedValues(item).text}".replace("  ", " ")
+            case shapes.SumShape(inner=item):
+                return "sum of " + AllowedValues(item).text
+            case shapes.EitherShape(members):
+                return " or ".join(AllowedValues(shape).text for shape in members)
 
     @cached_property
     def words(self) -> tuple[str, ...]:
@@ -110,11 +126,6 @@ class ValueKind:
         return self._node.positional
 
     @property
-    def gathers(self) -> bool:
-        """True if it has arguments whose names the user chooses."""
-        return bool(self._node.others)
-
-    @property
     def unit(self) -> str:
         """The word after a number that writes it, as in ``1M tokens``; "" if there is none."""
         return self._node.number_unit
@@ -158,26 +169,6 @@ def _setting(name: str) -> Setting:
         in_stages=name in STAGE_SETTINGS,
         block=ValueKind(kind, node) if node else None,
     )
-
-
-def _allowed(shape: shapes.Shape) -> str:
-    match shape:
-        case shapes.WholeShape():
-            return "whole number" + _limits(shape.bounds)
-        case shapes.RealShape():
-            return "number" + _limits(shape.bounds)
-        case shapes.TruthShape():
-            return "`true` `false`"
-        case shapes.TextShape():
-            return "text"
-        case shapes.ChoiceShape() | shapes.KindShape():
-            return " ".join(f"`{option}`" for option in shape.options)
-        case shapes.ListShape():
-            return f"list of {shape.length or ''} {_allowed(shape.item)}".replace("  ", " ")
-        case shapes.SumShape():
-            return "sum of " + _allowed(shape.inner)
-        case shapes.EitherShape():
-            return " or ".join(map(_allowed, shape.options))
 
 
 def _limits(bounds: shapes.Limits) -> str:

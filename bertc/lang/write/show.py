@@ -22,10 +22,10 @@ def show(program: Program, *, origins: bool = False) -> str:
     if program.base:
         name = program.base.name
         plain = name.replace("-", "_").isidentifier() and name.isascii()
-        lines.append(f"extends {name if plain else quoted(name)}")
+        lines.append(f"extends {name if plain else quote(name)}")
     lines += _lines(program.settings, origins)
     for stage in program.stages:
-        lines += ["", f"stage {quoted(stage.name)} {{"]
+        lines += ["", f"stage {quote(stage.name)} {{"]
         lines += [f"    {line}" for line in _lines(stage.settings, origins)]
         lines.append("}")
     return "\n".join(lines).strip("\n") + "\n"
@@ -41,11 +41,11 @@ def show_value(value: Any, shape: shapes.Shape | None = None, *, full: bool = Fa
         case shapes.TruthShape():
             return "true" if value else "false"
         case shapes.TextShape():
-            return quoted(value)
+            return quote(value)
         case shapes.ChoiceShape():
             return str(value)
         case shapes.KindShape():
-            return _node(value, shape, full)
+            return _node(value, full)
         case shapes.ListShape():
             return f"[{', '.join(show_value(item, shape.item, full=full) for item in value)}]"
         case shapes.SumShape():
@@ -61,7 +61,7 @@ def show_value(value: Any, shape: shapes.Shape | None = None, *, full: bool = Fa
             return str(value) if word else _shapeless(value, full)
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """The text as a string literal."""
     return '"' + "".join(_ESCAPES.get(c) or _printable(c) for c in text) + '"'
 
@@ -98,14 +98,13 @@ def _shapeless(value: Any, full: bool) -> str:
         case Node() if value.number_unit:
             return f"{show_number(getattr(value, value.bare_number[0]))} {value.number_unit}"
         case Node():
-            kinds = dict.fromkeys(shapes.kinds_of(type(value)), type(value))
-            return _node(value, shapes.KindShape(kinds, "kind" in type(value).model_fields), full)
+            return _node(value, full)
         case tuple() if value and isinstance(value[0], Node):
             return " + ".join(_shapeless(item, full) for item in value)
         case tuple():
             return f"[{', '.join(_shapeless(item, full) for item in value)}]"
         case str():
-            return quoted(value)
+            return quote(value)
     raise TypeError(f"the language has no way to write a {type(value).__name__}")
 
 
@@ -115,24 +114,22 @@ def _term(term: Node, shape: shapes.SumShape, full: bool) -> str:
     return text if weight == 1 else f"{show_number(weight)}*{text}"
 
 
-def _node(node: Node, shape: shapes.KindShape, full: bool) -> str:
+def _node(node: Node, full: bool) -> str:
     """The text of a kind, required arguments first and bare; defaults are left out."""
     cls = type(node)
-    if not shape.named:
-        short = _without_kind(node)
-        if short:
-            return short
+    if "kind" not in cls.model_fields and (short := _without_kind(node)):
+        return short
     kind = str(getattr(node, "kind", "") or shapes.kinds_of(cls)[0])
     needed = shapes.required(cls)
     texts = []
-    for name, inner in sorted(shapes.arguments(cls).items(), key=lambda one: one[0] not in needed):
+    for name, inner in sorted(shapes.arguments(cls).items(), key=lambda arg: arg[0] not in needed):
         value = getattr(node, name)
         if name in needed or full or value != cls.model_fields[name].default:
             text = show_value(value, inner, full=full)
             bare = name in needed and cls.positional[: len(needed)] == tuple(needed)
             texts.append(text if bare else f"{name}={text}")
     if cls.others:
-        texts += [f"{name}={quoted(text)}" for name, text in getattr(node, cls.others)]
+        texts += [f"{name}={quote(text)}" for name, text in getattr(node, cls.others)]
     return call_text(kind, *texts)
 
 

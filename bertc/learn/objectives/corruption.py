@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bertc.ir import address
 from bertc.ir.program.stage import Stage
-from bertc.ir.terms.masking import by_kind
+from bertc.ir.terms.masking import kind_names
 from bertc.learn.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
 from bertc.learn.objectives.term import TextRows
 from bertc.learn.objectives.terms import joined, with_output_positions
@@ -69,7 +69,7 @@ def with_kinds(stage: Stage, batch: MicroBatch, mask: int) -> MicroBatch:
             masked_bk = (inputs_bk == mask) & bool(masks.replace.mask)
             same_bk = ~masked_bk & (inputs_bk == predictions.targets)
             kinds = (masked_bk, ~masked_bk & ~same_bk, same_bk)
-            for name, of_bk in zip(by_kind(term.name), kinds, strict=True):
+            for name, of_bk in zip(kind_names(term.name), kinds, strict=True):
                 terms[name] = predictions._replace(weights=predictions.weights * of_bk)
     return batch._replace(terms=terms)
 

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from bertc.ir.program.network import Network
-from bertc.ir.terms.masking import by_kind
+from bertc.ir.terms.masking import kind_names
 from bertc.model import EncoderInputs
 
 
@@ -166,7 +166,7 @@ class MicroBatch(NamedTuple):
     def named(self, names: Iterable[str]) -> list[str]:
         """Names of terms, then those of their predictions of one kind if they are there apart."""
         names = [*names]
-        return names + [part for name in names for part in by_kind(name) if part in self.terms]
+        return names + [part for name in names for part in kind_names(name) if part in self.terms]
 
 
 def scatter_tokens(

@@ -47,7 +47,7 @@ def corruption(
     A micro-batch has rows of one direction. Adaptive masks have the weights that ``remembered``
     holds for the following step.
     """
-    stages = reading.by_direction(stage)
+    stages = reading.split_rows(stage)
     if len(stages) == 1:
         return _in_one_direction(stage, vocab, seed, microbatch, remembered)
 

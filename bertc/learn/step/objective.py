@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bertc.ir.network.head import AdaptiveHead
 from bertc.ir.program.network import MAIN, Network
-from bertc.ir.program.passing import frozen_in
+from bertc.ir.program.passing import find_frozen_part
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import Losses, MicroBatch, Teaching, tensors_of, with_guesses
 from bertc.learn.objectives.softmax.similarities import as_long
@@ -91,7 +91,7 @@ def make_objective(
 ) -> Objective:
     """Forward pass and losses of one micro-batch, with static shapes."""
     names, networks = kinds(stage), stage.networks()
-    unchanged = {n.name for n in networks if n.role == "trained" and frozen_in(stage).whole}
+    unchanged = {n.name for n in networks if n.role == "trained" and find_frozen_part(stage).whole}
     learned = (network for network in networks if network.learned)
     scores = {network.name: _scoring(model, stage, network, compiled) for network in learned}
     for teacher in frozen if compiled else ():

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bertc.base.diagnostics import DataError
 from bertc.ir.address import key
-from bertc.ir.program.reading import by_direction, rows_by_direction
+from bertc.ir.program.reading import rows_by_direction, split_rows
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import Inputs, MicroBatch, VocabTensors
 from bertc.learn.optim.optimizers import Guard, UpdateRule, clip, clip_tensors, gradient_norm, guard
@@ -142,7 +142,7 @@ class TrainStep:
 
     def rehearse(self, inputs: Inputs, microbatch: int) -> None:
         """Forward and backward of a micro-batch a direction, to compile them or see if they fit."""
-        if len(by_direction(self.stage)) == 1:
+        if len(split_rows(self.stage)) == 1:
             inputs = Inputs(*(tensor[:microbatch] for tensor in inputs))
         corrupt = corruption(self.stage, self._vocab, self._run_seed, microbatch, self._first)
         parts = corrupt(inputs, len(inputs.lengths))[0]
@@ -236,7 +236,7 @@ class TrainStep:
     def _fault(self, totals: list[float], parts: list[list[float]], inputs: Inputs | None) -> str:
         """Name the loss or gradient that is not finite, and its examples if they are known here."""
         names = losses.kinds(self.stage)
-        ids = inputs.example_ids.tolist() if inputs and not by_direction(self.stage)[1:] else []
+        ids = inputs.example_ids.tolist() if inputs and not split_rows(self.stage)[1:] else []
         fault, where = (
             f"the gradient of {' + '.join(names)} is not finite though the loss is",
             "batch",

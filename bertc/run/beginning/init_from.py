@@ -203,7 +203,7 @@ def _read(
     if init.moments == "reset":
         return old, tensors, {}
     sound = checkpoints.verify(checkpoint)
-    theirs, file = old.trained_at(sound.step).optimizer, sound.folder / checkpoints.OPTIMIZER
+    theirs, file = old.stage_after(sound.step).optimizer, sound.folder / checkpoints.OPTIMIZER
     if theirs.keeps != optimizer.keeps:
         raise DataError(
             f"{folder} was trained by {theirs.kind}, which keeps {theirs.keeps}; {optimizer.kind} "

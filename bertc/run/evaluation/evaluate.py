@@ -78,7 +78,7 @@ def evaluate_run(
         return evaluate_pairs(run, manner, without, quiet)
     folder = RunFolder(run)
     resolved, done = _program_of(folder)
-    trained = resolved.trained_at(done.step)
+    trained = resolved.stage_after(done.step)
     files = bool(task or part or (manner.examples and trained.tasks))
     files = files or any(map(imported, trained.tasks))
     devs = [getattr(t, "dev", "") or getattr(t, "data", "") for t in trained.tasks]

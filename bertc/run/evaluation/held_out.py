@@ -13,9 +13,9 @@ from torch import Tensor
 
 from bertc.ir.data import RUNNING
 from bertc.ir.learning.objective import Term
-from bertc.ir.program.reading import by_direction
+from bertc.ir.program.reading import split_rows
 from bertc.ir.program.stage import Stage
-from bertc.ir.terms.masking import by_kind, shown_figures
+from bertc.ir.terms.masking import kind_names, shown_figures
 from bertc.learn.objectives import Inputs, MicroBatch, VocabTensors, tensors_of
 from bertc.learn.objectives.corruption import corrupt, mask_key, with_kinds
 from bertc.learn.step.engines import Objective
@@ -140,7 +140,7 @@ def evaluate(
             inputs = to_inputs(batch, device)
             local = Inputs(*(tensor[ranks.rows(len(batch.lengths))] for tensor in inputs))
             language = named(model.resolved.languages, *batch.languages[0].tolist())
-            for one in by_direction(stage):
+            for one in split_rows(stage):
                 corrupted = corrupt(one, local, vocab, key)
                 micro_batch = with_kinds(one, corrupted, vocab.mask)
                 # Each of several processes evaluates its rows at once, so all make as many calls.
@@ -164,7 +164,7 @@ def _columns(stage: Stage) -> dict[str, Term]:
     """Terms by name, then those that mask tokens by the name of each kind of position."""
     masks = [term for term in stage.objective if term.objective.masks]
     by_name = {term.name: term for term in stage.objective}
-    return by_name | {part: term for term in masks for part in by_kind(term.name)}
+    return by_name | {part: term for term in masks for part in kind_names(term.name)}
 
 
 def _evaluation(stage: Stage, by_language: dict[str, Tensor], examples: int) -> Evaluation:

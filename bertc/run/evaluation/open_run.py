@@ -12,10 +12,10 @@ from bertc.ir.cleaning import EVERY
 from bertc.ir.data import PAIRED, Files, Parallel, Share
 from bertc.ir.learning.objective import Objective, Term
 from bertc.ir.learning.task import Task
-from bertc.ir.program.reading import by_direction
+from bertc.ir.program.reading import split_rows
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.ir.terms.node import answered_by, translates
+from bertc.ir.terms.node import is_answerable, translates
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.machine.display import Display, Watched
 from bertc.machine.machine import detect, determinism, dtype_of, is_deterministic
@@ -63,7 +63,7 @@ def with_objective(stage: Stage, objective: str, run: Path) -> tuple[Stage, dict
             "--objective asks what is learned from text alone",
             help="--task for tasks; teachers are asked in training",
         )
-    for turned in by_direction(stage)[1:]:
+    for turned in split_rows(stage)[1:]:
         if [term.name for term in terms] == [term.name for term in turned.objective]:
             stage = turned.model_copy(update={"batch": stage.batch})
             terms = tuple(Term(objective=term.objective) for term in turned.objective)
@@ -92,7 +92,7 @@ def _head(stage: Stage, wanted: Objective, run: Path) -> str:
             help=f'train one: init="{run}" objective={wanted.title}',
         )
     missing = wanted.replaces and not (stage.sampled or stage.replacements.kind != "none")
-    if missing or not answered_by(wanted, stage.encoder):
+    if missing or not is_answerable(wanted, stage.encoder):
         raise UsageError(f"this network cannot read text as {wanted.title} asks")
     return answering.head_name
 
@@ -148,7 +148,7 @@ def open_run(
         lock = at.read_lock()
         ranks = ProcessGroup(0, World(), stop)
         plan = plan_of(resolved, machine, lock, display, ranks.world)
-        model, trained = load(at.path), resolved.trained_at(step)
+        model, trained = load(at.path), resolved.stage_after(step)
         if lacking := model.lacking():
             raise DataError(
                 f"the folder has no head for {' or '.join(lacking)}: its loss would be random",

@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 from bertc.base.diagnostics import DataError
 from bertc.ir.learning.objective import PRETRAINING, Objective
 from bertc.ir.learning.vector_task import Rerank
-from bertc.ir.terms.node import answered_by
+from bertc.ir.terms.node import is_answerable
 from bertc.learn.objectives import tensors_of, token_logits
 from bertc.model import EncoderInputs, Model
 from bertc.run.evaluation.task_inference import ROWS_AT_ONCE, TOKENS_AT_ONCE, answer
@@ -138,7 +138,7 @@ def _predicting(model: Model, folder: str) -> Objective:
     fresh, body = set(model.lacking()), model.resolved.encoder
     for term in model.resolved.terms():
         objective = term.objective
-        fills = objective.fills == "masks" and answered_by(objective, body)
+        fills = objective.fills == "masks" and is_answerable(objective, body)
         if fills and term.name not in fresh:
             return objective
     raise DataError(
@@ -213,7 +213,7 @@ def learned_terms(model: Model) -> list[Objective]:
     """Objectives with trained heads that say something of tokens, those that predict them first."""
     body, fresh = model.resolved.encoder, set(model.lacking())
     # It may have read in another direction in earlier stages.
-    terms = [term for term in model.resolved.terms() if answered_by(term.objective, body)]
+    terms = [term for term in model.resolved.terms() if is_answerable(term.objective, body)]
     ranked = sorted(terms, key=lambda term: term.objective.states.rank)
     if learned := [t.objective for t in ranked if t.name not in fresh and t.objective.fills]:
         return learned

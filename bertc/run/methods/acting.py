@@ -69,7 +69,7 @@ class Averaging(Acting[Ema]):
     @contextmanager
     def evaluating(self) -> Iterator[None]:
         """Exchange weights and their average within this block, if one has begun."""
-        if not self.method.begun(self.session.progress.step):
+        if not self.method.has_begun(self.session.progress.step):
             yield
             return
         self._exchange()

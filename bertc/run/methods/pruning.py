@@ -22,7 +22,7 @@ from bertc.ir.address import key
 from bertc.ir.methods.pruning import Heads, Neurons, Units, units
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.sharing import OUTPUTS, SharedPart
-from bertc.ir.weight_maps.pruned import ByLayer, chosen_by_score, entries
+from bertc.ir.weight_maps.pruned import ByLayer, choose_by_score, entries
 from bertc.learn.step.engines import local_shard
 from bertc.model import Model
 from bertc.run.methods.acting import Acting
@@ -99,7 +99,7 @@ class Removing(Acting[Heads | Neurons]):
         gone = removed_units(encoder, weights)[kind.part] if ranks.is_main else {}
         gone = _broadcast_found(session, gone)
         scores = {layer: [0.0] * number for layer, number in counts.items()}
-        target = chosen_by_score(kind, scores, gone, share)
+        target = choose_by_score(kind, scores, gone, share)
         if _total(target) == _total(gone):
             return
         if kind.by == "gradient":
@@ -113,7 +113,7 @@ class Removing(Acting[Heads | Neurons]):
                 layer: [float(key(seed, "prune", kind.part, layer, unit)) for unit in range(number)]
                 for layer, number in counts.items()
             }
-        removed = _broadcast_found(session, chosen_by_score(kind, scores, gone, share))
+        removed = _broadcast_found(session, choose_by_score(kind, scores, gone, share))
         _zero(session, encoder, kind, removed)
         if ranks.is_main:
             durable.remove(session.folder.pruned)  # of an end before this one

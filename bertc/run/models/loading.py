@@ -79,7 +79,7 @@ def _of_checkpoint(
     run: Path, step: int, checkpoint: Path, weights: Weights = "evaluated"
 ) -> tuple[Resolved, dict[str, Tensor]]:
     resolved = folders.read_resolved(run / folders.RESOLVED)
-    resolved = resolved.as_in(trained := resolved.trained_at(step))
+    resolved = resolved.as_in(trained := resolved.stage_after(step))
     held = stand_in(trained, step) if weights == "evaluated" else None
     return resolved, _read_own(checkpoint / (held.file if held else WEIGHTS), resolved)
 

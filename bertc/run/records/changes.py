@@ -11,7 +11,7 @@ from typing import Any
 from bertc.base.diagnostics import ResumeRefusedError
 from bertc.base.storage.paths import is_file
 from bertc.base.storage.plain_file import read_text
-from bertc.ir.data import Prepared, without_places
+from bertc.ir.data import Prepared, drop_places
 from bertc.ir.learning.equal import Words
 from bertc.ir.program.resolved import Resolved, Run
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings
@@ -89,7 +89,7 @@ def refuse_another_program(old: Resolved, new: Resolved, run: Path | None = None
 def with_places_of(one: Resolved, other: Resolved) -> Resolved:
     """The ``other`` program, reading prepared text where ``one`` does if they read the same."""
     pairs = [*zip(one.stages, other.stages, strict=False)]
-    data = [a.data for a, b in pairs if without_places(a.data) == without_places(b.data)]
+    data = [a.data for a, b in pairs if drop_places(a.data) == drop_places(b.data)]
     if len(data) != len(other.stages) or data == [stage.data for stage in other.stages]:
         return other
     stages = (b.model_copy(update={"data": at}) for (_, b), at in zip(pairs, data, strict=True))

@@ -31,7 +31,7 @@ from bertc.base.storage.paths import StrPath, files_matching, is_file, is_folder
 from bertc.base.storage.plain_file import read_text
 from bertc.hub import folders
 from bertc.hub.belonging import refuse_strangers, step_of_model
-from bertc.ir.data import without_places
+from bertc.ir.data import drop_places
 from bertc.ir.program.resolved import Resolved
 from bertc.lang.read.scan import LARGEST_TEXT
 from bertc.run.records import metrics
@@ -261,7 +261,7 @@ def _lock(descriptor: int) -> None:
 
 def identity(resolved: Resolved) -> str:
     """The fingerprint of a run without what fits it to machines, log, and the recipe."""
-    resolved = resolved.with_data(without_places)
+    resolved = resolved.with_data(drop_places)
     stages = tuple(stage.model_copy(update={"microbatch": 0}) for stage in resolved.stages)
     run = resolved.run.without_recipe.model_copy(
         update={"recompute": "auto", "strategy": "auto", "log": "none"}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from bertc.base.diagnostics import Diagnostics, ResumeRefusedError, UsageError, listed
 from bertc.cost.planning.schedules import rate
-from bertc.ir.data import without_places
+from bertc.ir.data import drop_places
 from bertc.ir.program.reading import place_methods
 from bertc.ir.program.resolved import Resolved
 from bertc.lang import load
@@ -22,8 +22,8 @@ def with_settings(resolved: Resolved, overrides: Sequence[str]) -> Resolved:
     if len(programs) > 1:
         raise UsageError("a run is resumed with one value per setting", help="leave out the list")
     settings = {name: written.value for name, written in programs[0].settings.items()}
-    text = without_places(settings.get("data", ()))
-    is_moved = any(without_places(stage.data) == text for stage in resolved.stages)
+    text = drop_places(settings.get("data", ()))
+    is_moved = any(drop_places(stage.data) == text for stage in resolved.stages)
     free = ("steps", "microbatch", *OF_RUNS, *["data"] * is_moved)
     fixed = [name for name in settings if name not in free]
     if fixed:
@@ -34,7 +34,7 @@ def with_settings(resolved: Resolved, overrides: Sequence[str]) -> Resolved:
         )
     if is_moved:
         there = settings["data"]
-        resolved = resolved.with_data(lambda at: there if without_places(at) == text else at)
+        resolved = resolved.with_data(lambda at: there if drop_places(at) == text else at)
     if not isinstance(settings.get("steps", 0), int):
         raise UsageError("a run is resumed to a number of steps", help="steps=10k")
     if "steps" in settings:

@@ -49,7 +49,7 @@ def open_session(
     origin = _begun(start, outside, place, spec_text) if outside else {}
     restored = restore(checkpoint, resolved) if checkpoint else None
     progress = Progress.of(ranks.share(asdict(restored.progress if restored else Progress())))
-    stage = resolved.trained_at(progress.step)
+    stage = resolved.stage_after(progress.step)
     state = restored or begin(resolved, stage, outside.source if outside else None)
     if progress.step or not isinstance(resolved.run.init, Drawn):  # else all draw the same
         ranks.share_tensors({**dict(state.model.named_parameters()), **state.moments})
@@ -178,7 +178,7 @@ def _held(
     every = {}
     for method, held in ((method, method.holds) for method in stage.methods if method.holds):
         tensors = state.held.get(held.file, {})
-        if method.begun(step):
+        if method.has_begun(step):
             named = engine.parameters.items()
             tensors = tensors or {name: torch.empty(weight.shape) for name, weight in named}
             ranks.share_tensors(tensors)

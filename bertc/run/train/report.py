@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from bertc.base.diagnostics import InNotebooks, Table, several
-from bertc.ir.learning.objective import MASKED_LM, PRETRAINING, titled
+from bertc.ir.learning.objective import MASKED_LM, PRETRAINING, loss_title
 from bertc.ir.program.stage import Stage
 from bertc.ir.terms.masking import shown_figures
 from bertc.machine.display import clock_text
@@ -46,7 +46,7 @@ def loss_line(evaluation: Evaluation) -> str:
     """The losses that are shown, each beside that of guessing by token frequency."""
     losses, unigram = evaluation.losses, evaluation.unigram_losses
     shown = (
-        f"{titled(name)} {losses[name]:.3f}"
+        f"{loss_title(name)} {losses[name]:.3f}"
         + (f" (unigram {unigram[name]:.3f})" if name in unigram else "")
         for name in shown_figures(losses)
     )
@@ -167,7 +167,7 @@ class Report(InNotebooks):
             (language, *(f"{losses[n]:.3f}" if n in losses else "" for n in names))
             for language, losses in evaluation.languages.items()
         ]
-        by_language = Table(("language", *map(titled, names)), rows, "loss by language")
+        by_language = Table(("language", *map(loss_title, names)), rows, "loss by language")
         return [first, *([by_language] if rows else []), *_by_class(evaluation)]
 
     def _line(self) -> str:
@@ -184,7 +184,7 @@ def _losses(evaluation: Evaluation) -> Table:
         loss = evaluation.losses[name]
         unigram, base = evaluation.unigram_losses.get(name), evaluation.base_rate.get(name)
         cells = (
-            titled(name), f"{loss:.3f}", "" if unigram is None else f"{unigram:.3f}",
+            loss_title(name), f"{loss:.3f}", "" if unigram is None else f"{unigram:.3f}",
             "" if unigram is None else f"{unigram - loss:.3f}",
             f"{evaluation.accuracy[name]:.1%}" if name in evaluation.accuracy else "",
         )  # fmt: skip

@@ -140,7 +140,7 @@ class Session:
 
     def _begin_saving(self, step: int) -> None:
         """Write a checkpoint of the state, or copy it and begin to write."""
-        assert self.stage is self.resolved.trained_at(step), "its stage has begun"
+        assert self.stage is self.resolved.stage_after(step), "its stage has begun"
         state: dict[str, Mapping[str, Any]]
         state = {checkpoints.WEIGHTS: self.engine.parameters, checkpoints.OPTIMIZER: self.moments}
         stage = self.resolved.stage_at(step)
@@ -148,7 +148,7 @@ class Session:
         for method in self.stage.methods:
             if method.holds and not method.holds.on_devices:
                 content[method.holds.file] = self.held[method.holds.file]
-            elif method.holds and method.begun(step):
+            elif method.holds and method.has_begun(step):
                 state[method.holds.file] = self.held[method.holds.file]
         if self.writers:
             files = {name: parts(tensors) for name, tensors in state.items()}

@@ -152,7 +152,7 @@ def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:
     """The state of a verified checkpoint, in main memory."""
     folder = checkpoint.folder
     progress = Progress.of(checkpoint.progress)
-    trained = resolved.trained_at(checkpoint.step)
+    trained = resolved.stage_after(checkpoint.step)
     resolved = resolved.as_in(trained)
     table = model_weights(resolved)
     of_weights = {weight.name: weight.shape for weight in table}

@@ -5,7 +5,7 @@ from typing import assert_never
 from bertc.base.diagnostics import DataError, Diagnostic, Diagnostics, MissingInputError
 from bertc.base.storage.paths import is_file, user_path
 from bertc.base.storage.plain_file import no_file
-from bertc.check.passes.settings import with_derived
+from bertc.check.passes.settings import Checker, set_values
 from bertc.ir.base import call_text
 from bertc.ir.changing.growth import TEACHER, FromLayers, FromOther, FromVectors, Mean, vector_file
 from bertc.ir.fixes import fix, note
@@ -22,31 +22,25 @@ def begins(program: Complete, diagnostics: Diagnostics) -> None:
     ``layers=3 init=layers("bert", [0, 1])`` is E268: two layers do not make three.
     """
     init, first = program.init, program.stages[0]
+    check = Checker(first, diagnostics)
     if not isinstance(init, FromOther):
         return
     if not init.same_tokens and isinstance(first.table, AdaptiveTable):
-        diagnostics.error(
-            "E413",
-            "rows of a table in clusters cannot be carried to other tokens",
-            program.span("vocab"),
-            notes=note(f"table = {first.table.kind}(...)", first.span("table")),
-            help="leave vocab out: init has its own",
-        )
+        message = "rows of a table in clusters cannot be carried to other tokens"
+        also = ("table", f"table = {first.table.kind}(...)")
+        check.report("E413", message, "vocab", also=also, help="leave vocab out: init has its own")
     named = ('"runs/bert"', "first") if isinstance(init, FromLayers) else ('"runs/bert"',)
     if init.path == TEACHER and isinstance(first.teacher[0].source, NoTeacher):
-        diagnostics.error(
-            "E267",
-            f"init takes {init.kind} of the teacher, and there is none",
-            program.span("init"),
-            help=f"name a run or a model folder, as in init={call_text(init.kind, *named)}",
-        )
+        message = f"init takes {init.kind} of the teacher, and there is none"
+        help = f"name a run or a model folder, as in init={call_text(init.kind, *named)}"
+        check.report("E267", message, "init", help=help)
     elif isinstance(init, FromLayers) and (problem := init.misfit(init.depth, first.layers)):
         fitting = init.instead(init.depth, first.layers)
         path = TEACHER if init.path == TEACHER else f'"{init.path}"'
         as_deep = f"init={call_text('layers', path, fitting)}"
-        notes = note(f"layers = {first.layers}", first.span("layers"))
+        also = ("layers", f"layers = {first.layers}")
         help = as_deep if fitting else f"layers={init.depth or len(init.layers)}"
-        diagnostics.error("E268", problem, program.span("init"), notes=notes, help=help)
+        check.report("E268", problem, "init", also=also, help=help)
 
 
 def vectors(program: Complete, diagnostics: Diagnostics) -> None:
@@ -55,9 +49,8 @@ def vectors(program: Complete, diagnostics: Diagnostics) -> None:
     name = vector_file(init)
     if not name or not is_file(user_path(name)):
         return
-    from bertc.text.vocab.static_vectors import (
-        vectors_width,  # numpy, which no other spec needs here
-    )
+    # It loads numpy, which no other spec needs here.
+    from bertc.text.vocab.static_vectors import vectors_width
 
     try:
         width = vectors_width(name)
@@ -74,7 +67,7 @@ def vectors(program: Complete, diagnostics: Diagnostics) -> None:
 
 
 def changed_tokens(
-    program: Complete, vocab: Extended | Trimmed, theirs: TokenizerFile, diagnostics: Diagnostics
+    program: Complete, vocab: Extended | Trimmed, original: TokenizerFile, diagnostics: Diagnostics
 ) -> Complete:
     """Fill in the size of a vocabulary that is made from ``theirs``, and how init's rows follow.
 
@@ -84,12 +77,12 @@ def changed_tokens(
     from bertc.text.vocabularies import base_of
 
     origin, init = program.origins["vocab"], program.init
-    vocab = vocab.model_copy(update={"path": theirs.path})
+    vocab = vocab.model_copy(update={"path": original.path})
     base = base_of(vocab)
     match vocab:
         case Extended():
             words = _words(program, vocab, diagnostics)
-            size = max(theirs.size, base.size + max(0, words - len(unused(base))))
+            size = max(original.size, base.size + max(0, words - len(unused(base))))
         case Trimmed(tokens=0):
             size = base.size
         case Trimmed(tokens=size):
@@ -110,7 +103,7 @@ def changed_tokens(
     if isinstance(init, FromOther) and init.same_tokens:
         carried = init.model_copy(update={"embeddings": Mean()})
         settings["init"] = Given(carried, program.origins["init"])
-    return with_derived(program, settings)
+    return set_values(program, settings)
 
 
 def _words(program: Complete, vocab: Extended, diagnostics: Diagnostics) -> int:

@@ -5,8 +5,8 @@ from typing import get_args
 
 from bertc.base.diagnostics import Diagnostics, Note, several
 from bertc.check.passes.settings import Checker, layer_values, one_for_all, owners
-from bertc.ir.changing.growth import FromRun, Identity, Interleave, Stack, Tile, parted
-from bertc.ir.fixes import argument, fix, note, written
+from bertc.ir.changing.growth import FromRun, Identity, Interleave, Stack, Tile, find_split
+from bertc.ir.fixes import argument, fix, note, span_if_written
 from bertc.ir.methods.method import removing
 from bertc.ir.network.sharing import SharedPart
 from bertc.ir.program.complete import Complete, CompleteStage
@@ -65,20 +65,17 @@ def _something_grows(program: Complete, diagnostics: Diagnostics) -> None:
         diagnostics.error("E264", message, origin.span, label=label, help=help, fix=fix(origin, ""))
 
     begins = isinstance(program.init, FromRun)
-    before: int | None = None
-    any_grows = begins
+    before, any_grows = 0, begins
     for stage in program.stages:
         grows = stage.layers > before if before else begins
-        any_grows |= bool(before) and grows
+        any_grows |= grows
         if "grow" in stage.own and not grows:
-            why = (
-                f"the one before has {several(before, 'layer')} too"
-                if before
-                else "it is the first"
-            )
+            why = "it is the first"
+            if before:
+                why = f"the one before has {several(before, 'layer')} too"
             nothing_grows(stage.own["grow"], f'in stage "{stage.name}": {why}')
         before = stage.layers
-    if not any_grows and program.grow != Stack() and written(program.origins["grow"]):
+    if not any_grows and program.grow != Stack() and span_if_written(program.origins["grow"]):
         nothing_grows(program.origins["grow"], "in this run")
 
 
@@ -108,15 +105,15 @@ def _together(check: Checker[Complete], stage: CompleteStage, grow: Copying, bef
     program, after = check.settings, stage.layers
     for part in get_args(SharedPart):
         old, new = (owners(program.share, part, depth) for depth in (before, after))
-        layer = parted(grow, old, new)
+        layer = find_split(grow, old, new)
         if layer is None:
             continue
-        mine, theirs = (grow.source(at, before, after) for at in (layer, new[layer]))
-        interleaving_fits = parted(Interleave(), old, new) is None
+        mine, owners_source = (grow.source(copy, before, after) for copy in (layer, new[layer]))
+        interleaving_fits = find_split(Interleave(), old, new) is None
         check.diagnostics.error(
             "E266",
             f"layer {layer} cannot start as a copy of layer {mine}: it shares its {part} with "
-            f"layer {new[layer]}, which starts as layer {theirs}",
+            f"layer {new[layer]}, which starts as layer {owners_source}",
             stage.span("grow") or stage.span("layers"),
             label="layers that share weights start as copies of layers that share weights",
             notes=(

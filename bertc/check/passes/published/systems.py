@@ -1,7 +1,7 @@
 """Published fine-tuning recipes of each system, as data: settings, and arguments of tasks."""
 
 from functools import partial
-from typing import Literal, TypedDict
+from typing import Literal, NamedTuple, TypedDict
 
 from bertc.check.passes.published import today
 from bertc.check.passes.published.today import Recipe, chooses, glue_name, reads
@@ -43,74 +43,84 @@ STACKED_GLUE = {  # StackingBERT/reproduce_glue.sh: passes, batch, rate
 SYMMETRIC = ("mrpc", "stsb", "qqp")  # StackingBERT/reproduce_glue.sh, --symmetric
 
 
-def recipe(
-    system: System, hidden: int, task: Task, body: str = "transformer", layers: int = 12
-) -> Recipe:
-    """Settings for a task and a network's size, or for the most similar published task."""
-    if isinstance(task, Embed):
-        return _embedding(task)
-    if body == "bilstm":
-        return _recurrent(task)
-    match system:
-        case "bert":
-            return _bert(task)
-        case "roberta":
-            return _roberta(task)
-        case "albert":
-            return _albert(task)
-        case "electra":
-            return _electra(task, hidden)
-        case "xlnet":
-            return _xlnet(task)
-        case "spanbert":
-            return _spanbert(task)
-        case "xlm":
-            return _xlm(task)
-        case "stackingbert":
-            return _stackingbert(task)
-        case "distilbert":  # the paper says no rates; modeling_distilbert.py, pre_classifier
-            return {**_bert(task), "pooler": "relu"}
-        case "modernbert":
-            return today.modernbert(task)
-        case "mosaicbert":
-            return today.mosaicbert(task)
-        case "nomic":
-            return today.nomic(task)
-        case "neobert":
-            return today.neobert()
-        case "deberta":
-            return today.deberta(task, hidden, layers)
-        case "eurobert":  # rates not known here; EuroBertConfig, classifier_pooling: late
-            return {**_bert(task), "pooler": "gelu-mean"}
+class Published(NamedTuple):
+    """The system, size and body whose recipe a task follows."""
 
+    system: System
+    hidden: int
+    layers: int = 12
+    body: str = "transformer"
 
-def task_arguments(system: System, task: Task, hidden: int, layers: int) -> TaskArguments:
-    """Arguments of a task for which the authors did not use the default."""
-    glue = glue_name(task)
-    second = isinstance(task, Squad) and task.version == 2
-    second |= isinstance(task, Read) and task.unanswerable
-    match system:
-        case "roberta" if chooses(task):  # fairseq sentence_ranking.py
-            return {"first": "choice", "keeps": "beginning"}
-        case "albert" if second:  # run_squad_v2.py
-            return {"head": Conditioned()}
-        case "xlnet" if reads(task):  # run_squad.py
-            return {"head": Conditioned()}
-        case "electra" if reads(task):  # qa_tasks.py
-            return {"head": Conditioned(width=512, units="gelu-tanh")}
-        case "electra" if glue in ("mrpc", "stsb"):  # configure_finetuning.py, double_unordered
-            return {"both_orders": True}
-        case "distilbert" if task.pooled:  # configuration_distilbert.py, seq_classif_dropout
-            return {"dropout": 0.2}
-        case "xlm" | "modernbert" | "eurobert":  # glue-xnli.py; configuration_modernbert.py
-            return {"dropout": 0.0}
-        case "deberta" if task.pooled or isinstance(task, Tagging | Tag):
-            return {"dropout": today.deberta_dropout(task, hidden, layers)}
-        case "stackingbert":  # fairseq_model.py, FairseqClassifierModel
-            both: TaskArguments = {"both_orders": True} if glue in SYMMETRIC else {}
-            return {"dropout": 0.0, **both}
-        case _:
-            return {}
+    @property
+    def whose(self) -> str:
+        """The system, or the body, in words before its recipe."""
+        return f"{self.system if self.body == 'transformer' else self.body}'s"
+
+    def recipe(self, task: Task) -> Recipe:
+        """Settings for a task and a network's size, or for the most similar published task."""
+        if isinstance(task, Embed):
+            return _embedding(task)
+        if self.body == "bilstm":
+            return _recurrent(task)
+        match self.system:
+            case "bert":
+                return _bert(task)
+            case "roberta":
+                return _roberta(task)
+            case "albert":
+                return _albert(task)
+            case "electra":
+                return _electra(task, self.hidden)
+            case "xlnet":
+                return _xlnet(task)
+            case "spanbert":
+                return _spanbert(task)
+            case "xlm":
+                return _xlm(task)
+            case "stackingbert":
+                return _stackingbert(task)
+            case "distilbert":  # the paper says no rates; modeling_distilbert.py, pre_classifier
+                return {**_bert(task), "pooler": "relu"}
+            case "modernbert":
+                return today.modernbert(task)
+            case "mosaicbert":
+                return today.mosaicbert(task)
+            case "nomic":
+                return today.nomic(task)
+            case "neobert":
+                return today.neobert()
+            case "deberta":
+                return today.deberta(task, self.hidden, self.layers)
+            case "eurobert":  # rates not known here; EuroBertConfig, classifier_pooling: late
+                return {**_bert(task), "pooler": "gelu-mean"}
+
+    def arguments(self, task: Task) -> TaskArguments:
+        """Arguments of a task for which the authors did not use the default."""
+        glue = glue_name(task)
+        second = isinstance(task, Squad) and task.version == 2
+        second |= isinstance(task, Read) and task.unanswerable
+        match self.system:
+            case "roberta" if chooses(task):  # fairseq sentence_ranking.py
+                return {"first": "choice", "keeps": "beginning"}
+            case "albert" if second:  # run_squad_v2.py
+                return {"head": Conditioned()}
+            case "xlnet" if reads(task):  # run_squad.py
+                return {"head": Conditioned()}
+            case "electra" if reads(task):  # qa_tasks.py
+                return {"head": Conditioned(width=512, units="gelu-tanh")}
+            case "electra" if glue in ("mrpc", "stsb"):  # configure_finetuning.py, double_unordered
+                return {"both_orders": True}
+            case "distilbert" if task.pooled:  # configuration_distilbert.py, seq_classif_dropout
+                return {"dropout": 0.2}
+            case "xlm" | "modernbert" | "eurobert":  # glue-xnli.py; configuration_modernbert.py
+                return {"dropout": 0.0}
+            case "deberta" if task.pooled or isinstance(task, Tagging | Tag):
+                return {"dropout": today.deberta_dropout(task, self.hidden, self.layers)}
+            case "stackingbert":  # fairseq_model.py, FairseqClassifierModel
+                both: TaskArguments = {"both_orders": True} if glue in SYMMETRIC else {}
+                return {"dropout": 0.0, **both}
+            case _:
+                return {}
 
 
 def _bert(task: Task) -> Recipe:

@@ -67,11 +67,11 @@ def modernbert(task: Task) -> Recipe:
     Other texts and tags as MNLI; spans are bertc's own, which has longer rows for them. The pooler
     is that of configuration_bert.py, pooling_type.
     """
-    theirs = _by_decoupled_adam(MODERNBERT_GLUE, task)
+    recipe = _by_decoupled_adam(MODERNBERT_GLUE, task)
     if chooses(task):
-        rule = theirs["optimizer"].model_copy(update={"lr": 1e-5, "decay": 5e-6})
-        theirs |= {"optimizer": rule, "batch": 32, "epochs": 1.0}
-    return {**theirs, "pooler": "transform"}
+        rule = recipe["optimizer"].model_copy(update={"lr": 1e-5, "decay": 5e-6})
+        recipe |= {"optimizer": rule, "batch": 32, "epochs": 1.0}
+    return {**recipe, "pooler": "transform"}
 
 
 def mosaicbert(task: Task) -> Recipe:

@@ -6,7 +6,7 @@ from typing import TypeAlias, TypeVar
 from bertc.base.diagnostics import Diagnostics, Fix
 from bertc.check.passes.settings import Checker, layer_values
 from bertc.cost.planning.plan import largest_divisor
-from bertc.ir.fixes import Way, argument, written
+from bertc.ir.fixes import Way, argument, span_if_written
 from bertc.ir.learning.answer import Tags
 from bertc.ir.learning.objective import Shape
 from bertc.ir.network.body import Body
@@ -19,7 +19,7 @@ RELATIONS = "kd(relations)"
 TermT = TypeVar("TermT", bound=OfLayers)
 
 
-def of_layers(term: TermT, stage: CompleteStage, teacher: Body) -> TermT:
+def fill_layers(term: TermT, stage: CompleteStage, teacher: Body) -> TermT:
     """A term that knows its pairs of layers, and what follows from the widths of both networks."""
     pairs = term.pairs_between(stage.layers, teacher.depth)
     assert not isinstance(pairs, Unfit), "the checks refuse it"
@@ -96,30 +96,30 @@ def _find_unrelated(stage: CompleteStage, teacher: Body, term: KdRelated) -> _Mi
     """Queries, keys and values that are not there, or not alike."""
     pairs = term.pairs_between(stage.layers, teacher.depth)
     assert not isinstance(pairs, Unfit), "it is refused before"
-    for here, there in pairs:
-        attention, taught = stage.attention.at(here - 1), teacher.attended(there)
+    for layer, taught_layer in pairs:
+        attention, taught = stage.attention.at(layer - 1), teacher.attention_of(taught_layer)
         kind_here = f"attention = {attention.kind}"
         kind_there = "the teacher's attention"
-        alone = attention.content_alone and not stage.positions.biases_scores
+        by_content = attention.content_alone and not stage.positions.biases_scores
         if not attention.projects or taught is None:
             who = kind_there if attention.projects else kind_here
             problem = f" compares queries, keys and values, and {who} has none"
             return "E287", problem, _other_term(stage, term, "kd(hidden)")
-        if "attention" in term.related and not (alone and taught.content_alone):
+        if "attention" in term.related and not (by_content and taught.content_alone):
             problem = " compares products of queries and keys, and the scores of "
-            problem += f"{kind_there if alone else kind_here} are of more than these"
+            problem += f"{kind_there if by_content else kind_here} are of more than these"
             return "E287", problem, _other_term(stage, term, RELATIONS)
-        mine, theirs = layer_values(stage.heads, stage.layers)[here - 1], taught.widths
+        mine, widths = layer_values(stage.heads, stage.layers)[layer - 1], taught.widths
         match term:
-            case KdAttention() if mine != theirs.heads:
-                problem = f" compares head with head: layer {here} has {mine}, and the "
-                problem += f"teacher's layer {there} has {theirs.heads}"
+            case KdAttention() if mine != widths.heads:
+                problem = f" compares head with head: layer {layer} has {mine}, and the "
+                problem += f"teacher's layer {taught_layer} has {widths.heads}"
                 return "E287", problem, _other_term(stage, term, RELATIONS)
             case KdRelations():
                 heads, inner = _relation_heads(term, teacher, pairs[0][1]), mine * stage.head_dim
-                common = math.gcd(inner, theirs.inner)
+                common = math.gcd(inner, widths.inner)
                 if common % heads:
-                    problem = f" cuts {inner} and {theirs.inner} numbers into {heads} heads, "
+                    problem = f" cuts {inner} and {widths.inner} numbers into {heads} heads, "
                     problem += "which do not divide both"
                     way = _other_argument(stage, term, "heads", str(largest_divisor(common, heads)))
                     return "E287", problem, way
@@ -127,12 +127,12 @@ def _find_unrelated(stage: CompleteStage, teacher: Body, term: KdRelated) -> _Mi
 
 
 def _relation_heads(term: KdRelations, teacher: Body, layer: int) -> int:
-    taught = teacher.attended(layer)
+    taught = teacher.attention_of(layer)
     return term.heads or (taught.widths.heads if taught else 1)
 
 
 def _place(stage: CompleteStage, term: OfLayers) -> int:
-    return next(at for at, weighted in enumerate(stage.objective) if weighted.objective == term)
+    return next(n for n, t in enumerate(stage.objective) if t.objective == term)
 
 
 def _other_argument(stage: CompleteStage, term: OfLayers, name: str, value: str) -> Way:
@@ -142,10 +142,10 @@ def _other_argument(stage: CompleteStage, term: OfLayers, name: str, value: str)
 
 def _other_term(stage: CompleteStage, term: OfLayers, instead: str) -> Way:
     origin = stage.origins["objective"]
-    span = origin.parts.get((_place(stage, term), "objective")) if written(origin) else None
-    titles = {one.objective.title for one in stage.objective if one.objective != term}
-    there = instead.split(",")[0].rstrip(")") + ")" in titles
+    span = origin.parts.get((_place(stage, term), "objective")) if span_if_written(origin) else None
+    titles = {t.objective.title for t in stage.objective if t.objective != term}
+    present = instead.split(",")[0].rstrip(")") + ")" in titles
     return {
         "help": f"compare otherwise, as in objective={instead}",
-        "fix": Fix(span, instead) if span and not there else None,
+        "fix": Fix(span, instead) if span and not present else None,
     }

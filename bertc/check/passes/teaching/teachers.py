@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.settings import Checker
-from bertc.check.passes.teaching.taught_layers import layers_fit, of_layers
+from bertc.check.passes.teaching.taught_layers import fill_layers, layers_fit
 from bertc.ir.base import call_text
 from bertc.ir.learning.answer import Choice, Plain, Score, Several, Span, Vector, alike, label_names
 from bertc.ir.learning.objective import (
@@ -27,13 +27,7 @@ from bertc.ir.vocabulary import table_rows
 def taught_terms(stage: CompleteStage) -> tuple[Term, ...]:
     """The terms of a stage, for scores one of each task, with what follows from its networks."""
     return tuple(
-        term.model_copy(
-            update={
-                "objective": filled.reading(stage.features, stage.layers)
-                if isinstance(filled, Task)
-                else filled
-            }
-        )
+        term.model_copy(update={"objective": filled})
         for term in stage.objective
         for filled in _filled(term.objective, stage)
     )
@@ -41,6 +35,8 @@ def taught_terms(stage: CompleteStage) -> tuple[Term, ...]:
 
 def _filled(term: Objective, stage: CompleteStage) -> tuple[Objective, ...]:
     """The term with what follows from other terms, or from the depths and widths of networks."""
+    if isinstance(term, Task):
+        return (term.reading(stage.features, stage.layers),)
     if isinstance(term, KdLogits):
         tasks = stage.tasks
         if tasks:
@@ -49,13 +45,13 @@ def _filled(term: Objective, stage: CompleteStage) -> tuple[Objective, ...]:
     first = next((teacher.shape for teacher in stage.teacher if teacher.shape), None)
     if first is None or not isinstance(term, OfLayers):
         return (term,)
-    return (of_layers(term, stage, first.body),)
+    return (fill_layers(term, stage, first.body),)
 
 
 def _token_head(stage: CompleteStage, term: KdLogits) -> str:
     """The head over tokens that another term of the stage has."""
-    others = (other.objective for other in stage.objective if not other.objective.teaching)
-    names = (other.head_name for other in others if over_tokens(other.head_node))
+    learned = (t.objective for t in stage.objective if not t.objective.teaching)
+    names = (objective.head_name for objective in learned if over_tokens(objective.head_node))
     return next(names, term.head)
 
 
@@ -85,11 +81,11 @@ def teachers(program: Complete, diagnostics: Diagnostics) -> None:
         also = ("objective", "the objective is set here")
         help = "remove the teacher, or learn from it, as in objective=kd(logits, T=2)+mlm"
         Checker(program, diagnostics).report("R110", message, "teacher", also=also, help=help)
-    for at, stage in enumerate(program.stages):
+    for number, stage in enumerate(program.stages):
         terms = _taught(stage)
         if terms:
             _stage_fits(stage, terms, diagnostics)
-        _weigh_something(stage, program.stages[at:], diagnostics)
+        _weigh_something(stage, program.stages[number:], diagnostics)
 
 
 def _taught(stage: CompleteStage) -> list[Distillation]:
@@ -196,19 +192,19 @@ def _task_lacks(shape: Shape, term: KdLogits, task: Task) -> tuple[str, str] | N
         return "several labels, and a softmax has one", "kd(logits, loss=mse)"
     if isinstance(task.answer, Score) and term.loss != "mse":
         return "numbers, and the softmax of one number is always 1", "kd(logits, loss=mse)"
-    if shape.terms and not any(alike(theirs.answer, task.answer) for theirs in same):
-        learned = " and ".join(theirs.name for theirs in shape.terms)
+    if shape.terms and not any(alike(answered.answer, task.answer) for answered in same):
+        learned = " and ".join(taught.name for taught in shape.terms)
         problem = f"the answers to {task.title}: {_labels(task)}, and the teacher learned {learned}"
-        problem += "".join(f": {_labels(theirs)}" for theirs in same[:1])
+        problem += "".join(f": {_labels(answered)}" for answered in same[:1])
         return problem, "a teacher of the same task, with the same labels in the same order"
     return None
 
 
 def _lacks(stage: CompleteStage, shape: Shape, term: KdLogits) -> tuple[str, str] | None:
-    heads = [theirs.objective.head_name for theirs in shape.terms]
+    heads = [taught.objective.head_name for taught in shape.terms]
     head = _token_head(stage, term)
     if heads and head not in heads:
-        learned = " and ".join(theirs.name for theirs in shape.terms)
+        learned = " and ".join(taught.name for taught in shape.terms)
         problem = f"the scores of {head}, and the teacher learned {learned}"
         return problem, "a teacher that learned the same, or a term that asks for states"
     if "adaptive" in (stage.head.kind, shape.body.head.kind):
