@@ -34,12 +34,12 @@ def equalise(programs: Sequence[Program], diagnostics: Diagnostics) -> list[Prog
 def _equalise_one(
     program: Program, first: dict[Equal, float], points: int, diagnostics: Diagnostics
 ) -> Program:
-    setting = _written(program)
+    setting = _find_equal(program)
     if setting is None:
         return program
     equal: Equal = setting.value
     settled = set_steps(program, equal.steps) if equal.steps else program
-    resolved = _resolved(settled)
+    resolved = _try(settled)
     if resolved is None:  # its mistakes are reported when the passes see it
         return settled
     if points * sum(3 + stage.layers for stage in resolved.stages) > MOST_ESTIMATED:
@@ -63,7 +63,7 @@ def _equalise_one(
             most = first.setdefault(equal, figure(resolved))
 
     def of(steps: int) -> float:
-        resolved = _resolved(set_steps(program, steps))
+        resolved = _try(set_steps(program, steps))
         return figure(resolved) if resolved else math.inf
 
     steps = most_steps(of, most, resolved.steps)
@@ -83,7 +83,7 @@ def _too_large(setting: Given, points: int, resolved: Resolved, diagnostics: Dia
     )
 
 
-def _resolved(program: Program) -> Resolved | None:
+def _try(program: Program) -> Resolved | None:
     findings = Diagnostics()
     known = add_text_counts(facts(program, findings), findings, sparing=True, too_much=set())
     finished = complete(known, findings)
@@ -115,11 +115,11 @@ def set_steps(program: Program, steps: int, instead_of: Given | None = None) -> 
     return program.with_settings({STEPS: Given(steps, Origin("set", span))})
 
 
-def _written(program: Program) -> Given | None:
+def _find_equal(program: Program) -> Given | None:
     """The ``steps=equal(...)`` of a program or of what it extends; None without one."""
     setting = program.settings.get(STEPS)
     if setting is None:
-        return _written(program.base) if program.base else None
+        return _find_equal(program.base) if program.base else None
     return setting if isinstance(setting.value, Equal) else None
 
 

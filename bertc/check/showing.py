@@ -50,16 +50,16 @@ def show(spec: str, overrides: Sequence[str] = ()) -> Showing:
 def _lines(program: Program) -> Iterator[str]:
     yield f"# {escaped(program.name)}, with every setting: value and source."
     yield "# To change one, begin with `extends`: what is derived stays as it is in a copy of this."
-    for setting in _shown(program.settings):
-        yield from _written(setting, "")
+    for setting in _rows(program.settings):
+        yield from _write(setting, "")
     for stage in program.stages:
         yield from ("", f"stage {quote(stage.name)} {{")
-        for setting in _shown(stage.settings):
-            yield from _written(setting, "    ")
+        for setting in _rows(stage.settings):
+            yield from _write(setting, "    ")
         yield "}"
 
 
-def _written(setting: Shown, indent: str) -> list[str]:
+def _write(setting: Shown, indent: str) -> list[str]:
     """The setting with its comment behind it, or above it where the line would be too long."""
     name, value, origin = setting
     line, comment = f"{indent}{name} = {value}", f"# {origin}"
@@ -73,15 +73,15 @@ def _written(setting: Shown, indent: str) -> list[str]:
     return [*above, *(indent + row for row in text.split("\n"))]
 
 
-def _shown(settings: Mapping[str, Given]) -> list[Shown]:
+def _rows(settings: Mapping[str, Given]) -> list[Shown]:
     return [
-        (name, show_value(setting.value, setting_shape(name), full=True), _said(setting.origin))
+        (name, show_value(setting.value, setting_shape(name), full=True), _describe(setting.origin))
         for name in Settings.model_fields
         if (setting := settings.get(name)) is not None
     ]
 
 
-def _said(origin: Origin) -> str:
+def _describe(origin: Origin) -> str:
     span, words, source = origin.span, SAID.get(origin.kind, ""), origin.source
     if span is not None and origin.kind not in ("default", "derived"):
         file = PurePath(span.source.name).name.removeprefix("shipped ")

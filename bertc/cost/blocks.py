@@ -138,7 +138,7 @@ class NetworkPass:
     @property
     def at_once(self) -> list[MemoryPoint]:
         """Bytes of each block that keeps nothing for backward, while it is computed."""
-        network, unrounded, points = self.network, self.budget.unrounded_bytes, []
+        network, unrounded, points = self.network, self.how.unrounded_bytes, []
         blocks = zip(self.forward.layers, self.layers, strict=True)
         for block, figures in (pair for both in blocks for pair in zip(*both, strict=True)):
             forward_only = tuple(o.operation for o in block.operations if isinstance(o, op.Alone))
@@ -170,7 +170,7 @@ class NetworkPass:
     @property
     def cast(self) -> int:
         """Bytes of weights that are cast when the losses are made."""
-        if self.budget.precision != "bf16":
+        if self.how.precision != "bf16":
             return self.copies
         numbers = self.heads + self.network.vocabulary_heads * self.table
         return self.copies + numbers * self.how.value_bytes

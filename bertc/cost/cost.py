@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from bertc.cost import figures, spent
 from bertc.cost.blocks import bytes_saved
-from bertc.cost.execution import FP32, Bf16, DeviceBudget
+from bertc.cost.execution import FP32, Bf16, DeviceBudget, Execution
 from bertc.cost.flops import executed_flops, run_flops, stage_flops
 from bertc.cost.machines.device import Device
 from bertc.cost.machines.devices import device_named
@@ -25,7 +25,7 @@ from bertc.ir.weight_maps.pruned import program_after_pruning
 
 def part_costs(step: Step, microbatch: int, seconds: spent.ByPart) -> tuple[figures.PartCost, ...]:
     """Cost of each part of one planned step with ``microbatch`` examples at once."""
-    saved, weights = _kept(step), _weights(step)
+    saved, weights = _saves(step), _weights(step)
     total = step.parameters.total
     states = {part: FP32 * count for part, count in weights.items()}
     states["head"] = FP32 * (total + step.parameters.trained - sum(weights.values()))
@@ -42,7 +42,7 @@ def part_costs(step: Step, microbatch: int, seconds: spent.ByPart) -> tuple[figu
     )
 
 
-def _kept(step: Step) -> Counter[str]:
+def _saves(step: Step) -> Counter[str]:
     """Bytes saved for backward per example, by part; a recomputed layer saves only its input."""
     saved: Counter[str] = Counter()
     for net in step.passes:
@@ -126,12 +126,12 @@ def estimate(
         memory=max((stage.memory for stage in stages), key=lambda memory: memory.peak_bytes),
         time=spent.run_time(resolved.stages, [stage.time for stage in stages], target),
         stages=stages,
-        spread=_spread(resolved, stages),
+        spread=_mean(resolved, stages),
         pruned=left,
     )
 
 
-def _spread(resolved: Resolved, stages: Sequence[figures.StageEstimate]) -> figures.Spread | None:
+def _mean(resolved: Resolved, stages: Sequence[figures.StageEstimate]) -> figures.Spread | None:
     """The devices, with the messages of the mean step; None for one device."""
     spreads = [(stage.steps / resolved.steps, stage.spread) for stage in stages if stage.spread]
     if not spreads:
@@ -158,10 +158,9 @@ def _budget(resolved: Resolved, machine: Machine, layout: Layout) -> DeviceBudge
     if precision == "auto":
         precision = "bf16" if machine.fast_bf16 else "fp32"
     slow: Bf16 = "looped" if machine.loops_bf16 else "rounded"
-    return DeviceBudget(
-        machine.memory_bytes, kind, precision, compiles(resolved, kind), resolved.run.recompute,
-        strategy=layout.strategy, bf16="native" if machine.fast_bf16 else slow,
-    )  # fmt: skip
+    bf16 = "native" if machine.fast_bf16 else slow
+    how = Execution(kind, precision, compiles(resolved, kind), bf16)
+    return DeviceBudget(machine.memory_bytes, how, resolved.run.recompute, layout.strategy)
 
 
 def _stage(
@@ -187,7 +186,7 @@ def _stage(
         seconds += spread.exposed_seconds
         where = (*where, figures.PartCost("messages", spread.exposed_seconds, *[0] * 5))
     share = layout.world.share(stage.batch)
-    mfu = executed.train * share / (seconds * target.peak_flops(budget.precision))
+    mfu = executed.train * share / (seconds * target.peak_flops(budget.execution.precision))
     return figures.StageEstimate(
         name=stage.name, steps=stage.steps, batch=stage.batch, seq=full.seq, row_tokens=length,
         parameters=trained, flops=stage_flops(stage, trained, executed, convention), memory=memory,

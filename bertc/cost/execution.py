@@ -39,6 +39,11 @@ class Execution(NamedTuple):
             return 1
         return self.value_bytes if self.compiled else 0
 
+    @property
+    def unrounded_bytes(self) -> int:
+        """Bytes beside each number of a bf16 product that the device makes in fp32 and rounds."""
+        return FP32 if self.precision == "bf16" and self.bf16 == "rounded" else 0
+
 
 ANY = Execution("cpu", "fp32", compiled=False)
 """Settings for counting FLOPs, which do not depend on them."""
@@ -51,23 +56,10 @@ class DeviceBudget(NamedTuple):
     """
 
     memory_bytes: int
-    device: DeviceKind
-    precision: Literal["fp32", "bf16"]
-    compiled: bool
+    execution: Execution
     recompute: Literal["auto", "on", "off"]
     strategy: Strategy = "single"
     begun: bool = False
-    bf16: Bf16 = "native"
-
-    @property
-    def unrounded_bytes(self) -> int:
-        """Bytes beside each number of a bf16 product that the device makes in fp32 and rounds."""
-        return FP32 if self.precision == "bf16" and self.bf16 == "rounded" else 0
-
-    @property
-    def execution(self) -> Execution:
-        """The execution settings of all operations, but those of networks with a precision."""
-        return Execution(self.device, self.precision, self.compiled, self.bf16)
 
 
 @once

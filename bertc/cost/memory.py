@@ -15,6 +15,7 @@ from bertc.cost.execution import FP32, DeviceBudget, passes_of
 from bertc.cost.figures import Memory, Parameters
 from bertc.cost.parameters import methods_bytes, state_bytes, temporary_bytes
 from bertc.cost.planning.plan import Fit, batches_at_once, choose_fit, largest_divisor
+from bertc.ir.base import DeviceKind
 from bertc.ir.operation import VocabularyLoss
 from bertc.ir.program.reading import adaptive_unit, split_rows
 from bertc.ir.program.stage import Stage, TaskStage
@@ -93,11 +94,11 @@ class Step:
         states = self.parameters.total * FP32 + self.parameters.trained * gradients
         states += state_bytes(self.stage, self.parameters.total)
         states += self.parameters.frozen * FP32
-        workspace = CUBLAS_BYTES if self.budget.device == "cuda" else 0
+        workspace = CUBLAS_BYTES if self.budget.execution.device == "cuda" else 0
         # The memory of earlier segments (Transformer-XL), and the one that is being written.
         encoder, earlier = self.stage.encoder, self.stage.batch * self.stage.memory
         memory = 2 * encoder.depth * earlier * encoder.hidden * self.budget.execution.value_bytes
-        return states + workspace + _batch_bytes(self.stage, self.budget) + memory
+        return states + workspace + _batch_bytes(self.stage, self.budget.execution.device) + memory
 
     def _losses(self, net: NetworkPass) -> Iterator[MemoryPoint]:
         """Points in forward: at each loss in blocks, and when all losses are known."""
@@ -109,30 +110,30 @@ class Step:
 
     def _scores(self, net: NetworkPass) -> Iterator[MemoryPoint]:
         """Points at the vocabulary scores, and where the token table's gradient is cast to fp32."""
-        budget, stage = self.budget, self.stage
+        how, stage = self.budget.execution, self.stage
         fixed = net.cast + sum(loss.table for loss in net.in_blocks)
         for loss in net.in_blocks:  # each gradient beside the same times the one from above
             yield MemoryPoint(fixed + loss.table, loss.kept + loss.saved)
         if not net.network.vocabulary_heads and net.network.terms:
             yield MemoryPoint(fixed, net.kept)
             return
-        slope = net.slope * budget.execution.value_bytes
-        if budget.compiled:
+        slope = net.slope * how.value_bytes
+        if how.compiled:
             # Compiled code keeps the scores' gradient next to them, in fp32 and rounded from it; in
             # fp32 a GPU writes it over the scores.
-            over = budget.device != "cpu" and budget.precision == "fp32"
-            gradient_bytes = 0 if over else budget.execution.value_bytes + FP32
+            over = how.device != "cpu" and how.precision == "fp32"
+            gradient_bytes = 0 if over else how.value_bytes + FP32
             yield MemoryPoint(fixed + slope, net.kept + net.scores * gradient_bytes)
         else:
             # A chunk before and after its bias is added (in fp32 only after), and the last chunk.
-            at_once = 1 if budget.precision == "fp32" else 2
+            at_once = 1 if how.precision == "fp32" else 2
             scores = (stage.microbatch or stage.batch) * net.scores
-            chunks = min((at_once + 1) * CHUNK[budget.device], at_once * scores) * FP32
+            chunks = min((at_once + 1) * CHUNK[how.device], at_once * scores) * FP32
             losses = (o for o in net.network.head_operations(1) if isinstance(o, VocabularyLoss))
             largest = max((loss.rows * loss.vocab for loss in losses), default=0)
-            unrounded = budget.unrounded_bytes * largest
+            unrounded = how.unrounded_bytes * largest
             yield MemoryPoint(fixed + max(slope, chunks), net.kept + unrounded)
-        if budget.precision == "bf16":
+        if how.precision == "bf16":
             # The bf16 copy of the table is freed by then; its gradient replaces it.
             yield MemoryPoint(net.copies + net.slope * FP32, net.body_kept)
 
@@ -168,22 +169,23 @@ class Step:
         yield MemoryPoint(self._start + begun + halves * first.slope * FP32, embedded)
         remaining = 0 if self.accumulating else gradients
         # Updates are compiled on a CPU only.
-        one_by_one = self.budget.compiled and self.budget.device == "cpu"
+        how = self.budget.execution
+        one_by_one = how.compiled and how.device == "cpu"
         # Muon's products are in bf16, on a CPU in the step's precision.
-        muon_bytes = self.budget.execution.value_bytes if self.budget.device == "cpu" else 2
+        muon_bytes = how.value_bytes if how.device == "cpu" else 2
         update = temporary_bytes(self.stage, self.parameters.trained, one_by_one, muon_bytes)
         yield MemoryPoint(self._start + remaining + update, 0)
 
 
-def _batch_bytes(stage: Stage, budget: DeviceBudget) -> int:
+def _batch_bytes(stage: Stage, device: DeviceKind) -> int:
     """Bytes of all batches corrupted in one call, and on a CPU of the rows read for the next."""
     at_once, ahead = 1, 2 * LONG
     if not isinstance(stage, TaskStage):
         ahead = FETCHED_BYTES
         if not adaptive_unit(stage):
-            at_once = min(stage.steps, batches_at_once(stage.tokens_per_step, budget.device))
+            at_once = min(stage.steps, batches_at_once(stage.tokens_per_step, device))
     row = LONG * ((BY_TOKEN + stage.pack) * stage.seq + BY_PREDICTION * stage.predictions())
-    read_ahead = ahead * stage.seq if budget.device == "cpu" else 0
+    read_ahead = ahead * stage.seq if device == "cpu" else 0
     return at_once * stage.batch * stage.rows_an_example * (row + read_ahead)
 
 
@@ -242,12 +244,12 @@ def fit_of(step: Step) -> Fit:
 
 def _most(step: Step) -> int:
     """The largest micro-batch that fits, in examples; 0 if none does."""
-    budget = step.budget
+    budget, device = step.budget, step.budget.execution.device
     available = budget.memory_bytes
-    if budget.device == "cuda":
+    if device == "cuda":
         available -= CONTEXT_BYTES * (not budget.begun)
         available -= NCCL_BYTES * (budget.strategy != "single")
-    usable = int(available * USABLE[budget.device])
+    usable = int(available * USABLE[device])
     largest = _below(step.points, usable)
     if (step.stage.microbatch or largest) >= step.stage.batch:
         return largest

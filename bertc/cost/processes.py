@@ -36,7 +36,7 @@ def process_memory(
     stage: Stage, parameters: Parameters, budget: DeviceBudget, layout: Layout
 ) -> Memory:
     """Memory of one stage in the process with the most examples."""
-    share, sizes = _own(stage, layout), _held(stage, parameters, budget, layout)
+    share, sizes = _own(stage, layout), _split(stage, parameters, budget, layout)
     memory = stage_memory(share, parameters, sizes.wider(budget))
     return memory._replace(
         weights_bytes=sizes.weights,
@@ -48,7 +48,7 @@ def process_memory(
 
 def process_fit(stage: Stage, parameters: Parameters, budget: DeviceBudget, layout: Layout) -> Fit:
     """The largest micro-batch of one stage in the process with the most examples."""
-    sizes = _held(stage, parameters, budget, layout)
+    sizes = _split(stage, parameters, budget, layout)
     return fit_of(whole_step(_own(stage, layout), parameters, sizes.wider(budget)))
 
 
@@ -61,7 +61,7 @@ class _Held(NamedTuple):
 
     def wider(self, budget: DeviceBudget) -> DeviceBudget:
         """Add the spared bytes to the device's memory."""
-        spared = int(self.spared / USABLE[budget.device])
+        spared = int(self.spared / USABLE[budget.execution.device])
         return budget._replace(memory_bytes=budget.memory_bytes + spared)
 
 
@@ -72,7 +72,7 @@ def _own(stage: Stage, layout: Layout) -> Stage:
     return stage.model_copy(update={"batch": share, "microbatch": min(stage.microbatch, share)})
 
 
-def _held(stage: Stage, parameters: Parameters, budget: DeviceBudget, layout: Layout) -> _Held:
+def _split(stage: Stage, parameters: Parameters, budget: DeviceBudget, layout: Layout) -> _Held:
     """Bytes per process; sharded, two layers and all weights outside a layer's own are gathered."""
     total = parameters.total
     state = state_bytes(stage, total)

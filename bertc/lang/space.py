@@ -94,7 +94,7 @@ class Space:
     def _value(self, value: tree.Value, draw: Draw) -> tree.Value:
         match self.dimensions.get(value.span), value:
             case Interval() as interval, tree.Range():
-                number = _rounded(float(draw(interval)), interval)
+                number = _round(float(draw(interval)), interval)
                 return tree.Number(value.span, show_number(number), number)
             case Options() as options, tree.Grid():
                 return self._value(value.choices[options.texts.index(str(draw(options)))], draw)
@@ -221,7 +221,7 @@ def _whole_places(program: Program) -> Iterator[Span]:
                 yield span
 
 
-def _rounded(number: float, interval: Interval) -> float:
+def _round(number: float, interval: Interval) -> float:
     """A number of a few digits, within its interval; whole numbers are whole already."""
     if interval.whole or number == 0:
         return int(number)

@@ -16,7 +16,7 @@ from bertc.check import passes
 from bertc.check.compiling import compile_spec
 from bertc.check.passes import complete
 from bertc.check.passes.changing.beginning import vectors
-from bertc.cost.execution import DeviceBudget
+from bertc.cost.execution import ANY, DeviceBudget
 from bertc.cost.planning.plan import Fit, Machine, choose_fit, largest_divisor, plan
 from bertc.ir.changing.growth import Interleave, Stack, find_split
 from bertc.ir.network.bilstm import BiLstmBody
@@ -126,7 +126,7 @@ def test_the_plan_cuts_the_batch_evenly():
 )  # fmt: skip
 def test_layers_are_recomputed_where_too_little_fits(extra, kept, recomputed, expected):
     resolved = resolve(f"batch=48 seq=512 steps=100 {extra}")
-    budget = DeviceBudget(0, "cpu", "fp32", compiled=False, recompute=resolved.run.recompute)
+    budget = DeviceBudget(0, ANY, resolved.run.recompute)
     fit = choose_fit(resolved.stages[0], budget, kept, lambda: recomputed)
     assert fit == expected
     if fit.examples:

@@ -154,12 +154,11 @@ KEPT = {
 }  # fmt: skip
 
 
-def bytes_saved(resolved: Resolved, dtype: torch.dtype, count: int) -> int:
-    """Bytes of all distinct tensors that autograd saves in a forward pass, and of its states."""
-    model, stage = build(resolved), resolved.stages[0]
-    model.compute_dtype = dtype
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(name in trained_names(stage))
+Note = Callable[[torch.Tensor], torch.Tensor]
+
+
+def saved_bytes(function: Callable[[Note], object]) -> int:
+    """Bytes of all distinct tensors that autograd saves, or that the function notes."""
     found: dict[int, torch.UntypedStorage] = {}
 
     def note(tensor: torch.Tensor) -> torch.Tensor:
@@ -167,15 +166,28 @@ def bytes_saved(resolved: Resolved, dtype: torch.dtype, count: int) -> int:
         found[storage.data_ptr()] = storage
         return tensor
 
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        function(note)
+    return sum(storage.nbytes() for storage in found.values())
+
+
+def bytes_saved(resolved: Resolved, dtype: torch.dtype, count: int) -> int:
+    """Bytes of all distinct tensors that autograd saves in a forward pass, and of its states."""
+    model, stage = build(resolved), resolved.stages[0]
+    model.compute_dtype = dtype
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name in trained_names(stage))
     batch = micro_batch(stage, count)
     reading = batch.reading._replace(
         segment_ids=torch.zeros_like(batch.reading.token_ids), attention_mask=None,
         memory=beginning(model, stage, count, torch.device("cpu")),
     )  # fmt: skip
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+
+    def forward(note: Note) -> None:
         hidden = note(model.read(reading))
         Losses(model, stage, stage.networks()[-1])(batch._replace(reading=reading), Outputs(hidden))
-    return sum(storage.nbytes() for storage in found.values())
+
+    return saved_bytes(forward)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -184,7 +196,8 @@ def test_what_autograd_keeps_of_an_example(dropout: str, extra: str, dtype: torc
     toy = "layers=3 hidden=64 heads=4 vocab=500 seq=64"
     resolved = resolve(f"{toy} dropout={dropout} {extra}")
     stage = resolved.stages[0]
-    budget = DeviceBudget(2**40, "cpu", "fp32" if dtype == torch.float32 else "bf16", False, "off")
+    precision = "fp32" if dtype == torch.float32 else "bf16"
+    budget = DeviceBudget(2**40, Execution("cpu", precision, False), "off")
     parameters = count(stage, resolved.terms())
     step = whole_step(stage, parameters, budget)
     ids = 2 * 8 * stage.seq  # of tokens and segments, which belong to the batch
@@ -192,6 +205,7 @@ def test_what_autograd_keeps_of_an_example(dropout: str, extra: str, dtype: torc
     assert step.kept + ids == pytest.approx(saved, rel=0.02)
 
 
+ON_A_GPU = Execution("cuda", "bf16", compiled=True)
 BASE = "layers=12 hidden=768 heads=12 vocab=30522 seq=512 batch=128 microbatch=128"
 
 
@@ -204,7 +218,7 @@ def as_base(settings: str = "") -> Resolved:
 def on_a_gpu(settings: str, *, strategy: Strategy = "single", compiled: bool = True) -> int:
     """The peak on a GPU, in bf16."""
     resolved = as_base(settings)
-    budget = DeviceBudget(2**40, "cuda", "bf16", compiled, "off", strategy)
+    budget = DeviceBudget(2**40, Execution("cuda", "bf16", compiled), "off", strategy)
     stage = resolved.stages[0]
     return stage_memory(stage, count(stage, resolved.terms()), budget).peak_bytes
 
@@ -220,7 +234,7 @@ def test_backward_of_flash_attention_adds_up_in_fp32_for_each_sequence() -> None
         one.layers[0][0].transient
         for stage in (packed, packed.model_copy(update={"pack": False}))
         for one in whole_step(
-            stage, count(packed, packed.objective), DeviceBudget(2**40, "cuda", "bf16", True, "off")
+            stage, count(packed, packed.objective), DeviceBudget(2**40, ON_A_GPU, "off")
         ).passes
     ]
     assert 128 * (working[0] - working[1]) == 4 * 128 * 128 * (packed.texts + 1) * 12 * 65
@@ -236,7 +250,6 @@ def test_ddp_keeps_gradients_and_lamb_two_copies() -> None:
     weights = count(as_base().stages[0], as_base().terms()).total
     assert on_a_gpu(small) == on_a_gpu(small, compiled=False)
     assert on_a_gpu(small) > weights * 4 * (4 + 2)
-    weights = count(as_base().stages[0], as_base().terms()).total
     more = on_a_gpu("", strategy="ddp") - on_a_gpu("")
     assert more == pytest.approx(4 * weights, rel=0.1)
     assert on_a_gpu("", strategy="fsdp") == on_a_gpu("")
@@ -247,7 +260,7 @@ def test_a_gpu_is_not_all_free() -> None:
     stage, parameters = resolved.stages[0], count(resolved.stages[0], resolved.terms())
     rooms = ((16, "fsdp", True), (17, "fsdp", True), (15, "single", True), (15.5, "single", False))
     budgets = (
-        DeviceBudget(int(size * GIB), "cuda", "bf16", True, "off", strategy, begun=begun)
+        DeviceBudget(int(size * GIB), ON_A_GPU, "off", strategy, begun=begun)
         for size, strategy, begun in rooms
     )
     sharing, more, alone, whole = (
@@ -265,26 +278,13 @@ def test_an_eager_loss_turns_as_many_scores_at_once_as_the_estimate_says() -> No
 EAGER = Execution("cpu", "fp32", compiled=False)
 
 
-def saved_bytes(function: Callable[[], object]) -> int:
-    """Bytes of all distinct tensors that autograd saves."""
-    found: dict[int, int] = {}
-
-    def note(tensor: torch.Tensor) -> torch.Tensor:
-        found[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        function()
-    return sum(found.values())
-
-
 def test_windows_keep_what_autograd_keeps() -> None:
     """All other rules are held by what whole networks keep (test_memory.py)."""
     far = [torch.randn(2, 3, 384, 4, requires_grad=True) for _ in range(3)]
     blocks = kernel_mask(EncoderInputs(torch.zeros(2, 384, dtype=torch.long)), False, 8)
     for rate, result in ((0.0, 4 * far[0].numel()), (0.1, 0)):  # the next product's input
         attention = op.Attention(2, 384, 384, 3, 4, dropout=rate > 0, reach=8)
-        saved = saved_bytes(lambda rate=rate: attend(*far, blocks, rate)) - result
+        saved = saved_bytes(lambda _, rate=rate: attend(*far, blocks, rate)) - result
         assert cost(attention, EAGER).kept == pytest.approx(saved, rel=0.05)
     product = op.Product(6, 16, 8, constant=True, keeps_rows=False)
     found = cost(product, EAGER)

@@ -100,7 +100,7 @@ def _with_shape(teacher: Teacher) -> Teacher:
             # Which heads are in a folder of others, only its weights say.
             known = is_taken(Path(path) / "resolved.json")
         case FromSpec(spec=spec):
-            read = _resolved if spec in shipped_specs() else _resolved.__wrapped__
+            read = _resolve if spec in shipped_specs() else _resolve.__wrapped__
             # What a network of this shape will have learned is not known: its weights are to come.
             resolved, known = read(spec), False
         case NoTeacher():
@@ -116,7 +116,7 @@ def _with_shape(teacher: Teacher) -> Teacher:
 
 
 @cache
-def _resolved(spec: str) -> Resolved:
+def _resolve(spec: str) -> Resolved:
     """The first program of a spec; a shipped one is the same for every point of a grid."""
     diagnostics = Diagnostics()
     first, *_ = load(spec, (), diagnostics)

@@ -56,7 +56,7 @@ def add_text_counts(
     try:
         if texts in too_much:
             raise _TooMuchError(NOT_READ, READ_BY)
-        counts = _counted(assemble(finished), sparing)
+        counts = _count(assemble(finished), sparing)
         known = all(of_stage["row_words"].value for of_stage in counts if of_stage)
         if not known and any(_is_counted(length.value, Words) for length in asking):
             help = "a length in tokens; of text files, remove tokens/ in the cache, which is older"
@@ -89,7 +89,7 @@ def _without_lengths(settings: Mapping[str, Given]) -> dict[str, Given]:
     return plain
 
 
-def _counted(resolved: Resolved, sparing: bool) -> list[dict[str, Given]]:
+def _count(resolved: Resolved, sparing: bool) -> list[dict[str, Given]]:
     """The counts of each stage; none of one that learns a task."""
     from bertc.machine.display import choose
     from bertc.tasks.corpus import counts_of_rows, prepare

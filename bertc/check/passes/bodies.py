@@ -49,7 +49,7 @@ def drop_unread(program: Complete) -> Program:
 def check_body(check: Checker[CompleteStage]) -> None:
     """Report objectives and row formats that a stage's body cannot do."""
     stage = check.settings
-    for ability, setting, why in _wanted(stage):
+    for ability, setting, why in _needs(stage):
         if ability not in stage.body.able:
             surplus = setting not in ("objective", "generator")  # without: another objective
             removed = fix(stage.origins.get(setting), "") if surplus else None
@@ -71,7 +71,7 @@ OF_TABLES: tuple[Rule[Complete], ...] = (
 )  # fmt: skip
 
 
-def _wanted(stage: CompleteStage) -> list[tuple[Ability, str, str]]:
+def _needs(stage: CompleteStage) -> list[tuple[Ability, str, str]]:
     """Abilities that a stage needs, each with the setting that says so, and why."""
     permuted = any(term.objective.order == "permuted" for term in stage.objective)
     backward = stage.format.kind == "stream-pair"

@@ -105,7 +105,7 @@ def _override_stages(
     overruled = set(settings)
     by_clock = "steps" in settings and isinstance(settings["steps"].value, Hours)
     if "steps" in settings and _have_steps(stages) and not by_clock:
-        stages = _shared_out(stages, run, settings["steps"])
+        stages = _share_out(stages, run, settings["steps"])
         overruled -= {"steps"}
     return tuple(
         replace(stage, settings={n: g for n, g in stage.settings.items() if n not in overruled})
@@ -119,7 +119,7 @@ def _have_steps(stages: Sequence[StageGiven]) -> bool:
     return bool(stages) and all(steps and not isinstance(steps.value, Hours) for steps in lengths)
 
 
-def _shared_out(
+def _share_out(
     stages: tuple[StageGiven, ...], run: Mapping[str, Given], steps: Given
 ) -> tuple[StageGiven, ...]:
     """The stages with ``steps`` in total, in the old proportions and at least one step each."""

@@ -40,10 +40,8 @@ def generator(program: Complete, diagnostics: Diagnostics) -> None:
     ``generator=0.25`` is E231 beside ``objective=mlm``.
     """
     Checker(program, diagnostics).rules(_OF_USE)
-    for stage in program.stages:
-        check = Checker(stage, diagnostics)
-        if _judge(stage):
-            check.rules(_OF_STAGES)
+    for stage in filter(_judge, program.stages):
+        Checker(stage, diagnostics).rules(_OF_STAGES)
     if isinstance(program.generator, GeneratorNetwork):
         _network_possible(program, program.generator, diagnostics)
 

@@ -33,7 +33,7 @@ def vocabulary(program: Complete, diagnostics: Diagnostics) -> Complete:
     ``vocab="bert/vocab.txt"`` becomes ``vocab=tokenizer("bert/vocab.txt", size=30522)``. A run
     with ``init`` uses that vocabulary unless another is written, one with a teacher the teacher's.
     """
-    setting, init = Given(program.vocab, program.origins["vocab"]), _begun_from(program)
+    setting, init = Given(program.vocab, program.origins["vocab"]), _network_of(program)
     origin = program.origins["init"]
     if setting.origin.kind == "default" and not init:
         taught = [(program.teacher, program.origins["teacher"])]
@@ -76,7 +76,7 @@ def vocabulary(program: Complete, diagnostics: Diagnostics) -> Complete:
     return set_values(program, {"vocab": Given(vocab, setting.origin)})
 
 
-def _begun_from(program: Complete) -> FromOther | None:
+def _network_of(program: Complete) -> FromOther | None:
     """The ``init`` of a run that begins with another network than its teacher."""
     init = program.init
     return init if isinstance(init, FromOther) and init.path != TEACHER else None
@@ -84,7 +84,7 @@ def _begun_from(program: Complete) -> FromOther | None:
 
 def _of_another(program: Complete, diagnostics: Diagnostics) -> Complete:
     """Settle a vocabulary that is made from that of ``init``; others are learned later."""
-    vocab, init, origin = program.vocab, _begun_from(program), program.origins["vocab"]
+    vocab, init, origin = program.vocab, _network_of(program), program.origins["vocab"]
     if not isinstance(vocab, Extended | Trimmed):
         return program
     of_init = vocab.path == "init"
@@ -176,7 +176,7 @@ def vocabulary_of_init(run: Path) -> TokenizerFile:
 def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
     """Report missing files, those whose names say they are no text, and a missing init."""
     init, known = program.init, {diagnostic.code for diagnostic in diagnostics.found}
-    begins = _begun_from(program)
+    begins = _network_of(program)
     if begins and not _has_network(begins.path) and "E265" not in known:
         nowhere_to_begin(begins, program.span("init"), diagnostics)
     reported = {(diagnostic.message, diagnostic.span) for diagnostic in diagnostics.found}

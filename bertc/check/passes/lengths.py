@@ -43,16 +43,16 @@ def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
             rules = (rule for rule in (*_OF_TASKS, *of_methods) if rule.at in named)
             Checker[CompleteSettings](stage, diagnostics).rules(rules)
     blocks = program.stages or (StageGiven(DEFAULT_STAGE, {}),)
-    changes = tuple(map(_counted, stages))
+    changes = tuple(map(_count, stages))
     if any(changes):
         blocks = tuple(map(StageGiven.with_settings, blocks, changes))
         stages = type_settings(replace(program, stages=blocks)).stages
     paces = [_paces(stage, stage.steps) for stage in stages]
     blocks = tuple(
-        replace(block, settings=_timed(block.settings, of_stage))
+        replace(block, settings=_time(block.settings, of_stage))
         for block, of_stage in zip(blocks, paces, strict=True)
     )
-    timed = _timed(program.settings, [pace for of_stage in paces for pace in of_stage])
+    timed = _time(program.settings, [pace for of_stage in paces for pace in of_stage])
     if not program.stages:
         return replace(program, settings={**timed, **blocks[0].settings})
     first = {**program.settings, **blocks[0].settings}
@@ -70,7 +70,7 @@ def shares(stages: Sequence[StageGiven], run: Mapping[str, Given], tokens: bool)
     for unit in (Epochs, Words):
         if all(isinstance(stage.steps, unit) for stage in named):
             return [getattr(stage.steps, unit.number_unit) for stage in named]
-    in_steps = tuple(map(StageGiven.with_settings, stages, map(_counted, named)))
+    in_steps = tuple(map(StageGiven.with_settings, stages, map(_count, named)))
     counted = type_settings(Program("", settings, in_steps)).stages
 
     def share(stage: CompleteStage, length: object) -> float:
@@ -88,7 +88,7 @@ def _in_tokens(value: Any) -> bool:
     return isinstance(getattr(value, "over", value), Tokens | Epochs | Words)
 
 
-def _counted(stage: CompleteSettings) -> dict[str, Given]:
+def _count(stage: CompleteSettings) -> dict[str, Given]:
     """The ``steps`` and methods of a stage that are in tokens, in steps."""
     changes, length, tokens = dict[str, Given](), stage.steps, _tokens_of(stage)
     steps = length if isinstance(length, int) else 0
@@ -144,7 +144,7 @@ def steps_at(amount: float, paces: Paces, to: Callable[[float], int] = round) ->
     return done + to(unread / paces[-1][1])
 
 
-def _timed(settings: Mapping[str, Given], paces: Paces) -> Mapping[str, Given]:
+def _time(settings: Mapping[str, Given], paces: Paces) -> Mapping[str, Given]:
     if "optimizer" not in settings:
         return settings
     setting = settings["optimizer"]
@@ -173,9 +173,8 @@ _OF_TASKS: tuple[Rule[CompleteSettings], ...] = (
 
 def check_lengths(check: Checker[CompleteStage], program: Complete) -> None:
     """Report warm-ups, decays and methods that do not fit in the steps there are."""
-    stage = check.settings
     _warmup_fits(check, program)
-    check.rules(rule for method in stage.methods for rule in method.rules.stage)
+    check.rules(rule for method in check.settings.methods for rule in method.rules.stage)
 
 
 def list_checkpoints(program: Complete) -> tuple[Kept, ...]:

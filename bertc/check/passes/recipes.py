@@ -20,7 +20,7 @@ def fill_arguments(program: Program) -> Program:
 
     ``recipe=electra task=glue(mrpc, "glue/MRPC")`` becomes ``... both_orders=true``.
     """
-    published = _published(program)
+    published = _system_of(program)
 
     def argued(term: Term) -> Term:
         task = term.objective
@@ -41,7 +41,7 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
     Settings in the stage, of ``--set`` and, if all stages are tasks, outside stages win.
     """
     program = fill_arguments(program)
-    published = _published(program)
+    published = _system_of(program)
     positions = program.settings.get("positions")
     room = positions.value.room if positions else None
     stages = []
@@ -56,13 +56,12 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
     for stage in program.stages:
         in_stage = dict(stage.settings)
         if "objective" in in_stage and (tasks := _tasks(in_stage["objective"])):
-            in_stage = _followed(in_stage, forced, tasks, published, room, diagnostics)
+            in_stage = _follow(in_stage, forced, tasks, published, room, diagnostics)
         stages.append(replace(stage, settings=in_stage))
     program = replace(program, stages=tuple(stages))
     objective = program.settings.get("objective")
     if objective is not None and (tasks := _tasks(objective)):
-        settings = dict(program.settings)
-        filled = _followed(settings, {}, tasks, published, room, diagnostics)
+        filled = _follow(dict(program.settings), {}, tasks, published, room, diagnostics)
         program = program.with_settings(filled)
     return _with_their_pooler(program, published)
 
@@ -82,7 +81,7 @@ def _with_their_pooler(program: Program, published: Published) -> Program:
     return program.with_settings({"pooler": Given(poolers.pop(), origin)})
 
 
-def _published(program: Program) -> Published:
+def _system_of(program: Program) -> Published:
     settings = {name: setting.value for name, setting in program.settings.items()}
     body = settings["body"].kind if "body" in settings else "transformer"
     hidden, layers = settings.get("hidden", 768), settings.get("layers", 12)
@@ -93,7 +92,7 @@ def _tasks(objective: Given) -> list[Task]:
     return [term.objective for term in objective.value if isinstance(term.objective, Task)]
 
 
-def _followed(
+def _follow(
     settings: dict[str, Given],
     forced: Mapping[str, Given],
     tasks: list[Task],

@@ -51,7 +51,7 @@ def _numbers(stage: CompleteStage) -> int:
     return 0
 
 
-def _rounded(stage: CompleteStage) -> bool:
+def _rounds(stage: CompleteStage) -> bool:
     """True if the rows of a step that are read causally are far from their share."""
     share, rows = causal_rows(balance_directions(stage.objective), stage.batch)
     return 0 < share < stage.batch and abs(rows - share) > min(share, stage.batch - share) / 10
@@ -97,7 +97,7 @@ _OF_STAGES: tuple[Rule[CompleteStage], ...] = (
          "without positions this attention does not know the order of tokens: a row is a bag of "
          "words",
          help=lambda s: f"positions={s.seq} or attention=relative"),
-    Rule("R128", "objective", _rounded,
+    Rule("R128", "objective", _rounds,
          lambda s: "clm reads {1} of {2} rows, where its share is {0:.3g}".format(
              *causal_rows(balance_directions(s.objective), s.batch), s.batch),
          label="shares are whole rows of a step", help=_whole_shares),

@@ -175,7 +175,7 @@ def choose_fit(
     stage: Stage, budget: DeviceBudget, with_activations: int, recomputed: Callable[[], int]
 ) -> Fit:
     """Choose between the most examples that fit ``with_activations`` and with these recomputed."""
-    efficient, setting = EFFICIENT_TOKENS[budget.device], budget.recompute
+    efficient, setting = EFFICIENT_TOKENS[budget.execution.device], budget.recompute
     enough = stage.microbatch or min(stage.batch, -(-efficient // stage.seq))
     if setting == "on" or (setting == "auto" and with_activations < enough):
         most = recomputed()

@@ -24,12 +24,12 @@ def _reading_on(stage: Any) -> str:
     return " ".join(filter(None, changes))
 
 
-def _packed(stage: Any) -> bool:
+def _packs(stage: Any) -> bool:
     return bool(stage.pack) and not span_if_written(stage.origins["format"])
 
 
 def _rows(s: Any) -> Also:
-    return ("pack", "pack = true") if _packed(s) else ("format", f"format = {s.format.kind}")
+    return ("pack", "pack = true") if _packs(s) else ("format", f"format = {s.format.kind}")
 
 
 class RowMemory(Method):
@@ -42,7 +42,7 @@ class RowMemory(Method):
     rules = Rules(rows=(
         Rule("E219", "memory", lambda s: s.format.kind not in RUNNING,
              lambda s: f"memory = {s.memory} needs rows that continue the row before, which "
-             f"{'packed' if _packed(s) else s.format.kind} rows do not",
+             f"{'packed' if _packs(s) else s.format.kind} rows do not",
              also=_rows, help=_reading_on),
         Rule("E222", "memory", lambda s: not s.attention.distances,
              lambda s: f"memory = {s.memory} needs relative attention, but attention = "

@@ -108,9 +108,8 @@ class GatedAttention(AttentionNode):
 
     def gate_weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
         """The map of the gate, if any."""
-        inner: Dim = ("heads", widths.inner)
         outer: Dim = ("hidden", widths.hidden)
-        maps = affine(f"{name}.context_gate", inner, outer, init, "attention")
+        maps = affine(f"{name}.context_gate", ("heads", widths.inner), outer, init, "attention")
         return () if self.gate == "none" else maps if self.has_bias else maps[:1]
 
     def gate_operations(

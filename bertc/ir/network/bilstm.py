@@ -137,13 +137,12 @@ class BiLstmBody(BodyNode):
         return layer_weights(f"recurrence.{layer}", below, hidden, "recurrence")
 
     def weights(self) -> tuple[Weight, ...]:
-        width: Dim = ("embedding", self.embedding)
         units: Dim = ("feature", self.lstm.units)
         init = self.initializer
         layers = (weight for layer in range(self.depth) for weight in self.layer_weights(layer))
         pooler = affine("pooler", units, ("hidden", self._row_width), init, "pooler")
         return (
-            table_weight("token", ("vocab", self.vocab_size), width, init),
+            table_weight("token", ("vocab", self.vocab_size), ("embedding", self.embedding), init),
             *layers,
             *(pooler if self.pooler else ()),
         )

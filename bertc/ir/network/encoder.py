@@ -139,7 +139,7 @@ class Encoder(BodyNode):
         shared = {(layer.attention, c): layer.attention.shared_operations(c) for layer, c in kinds}
         return op.Forward(
             embeddings=(
-                *_embedded(self, call.of_all_states()),
+                *_embed(self, call.of_all_states()),
                 *self.attention.common_operations(self.layer(0).widths),
                 *(operation for operations in shared.values() for operation in operations),
             ),
@@ -246,7 +246,7 @@ def outer_weights(encoder: Encoder) -> tuple[Weight, ...]:
     )
 
 
-def _embedded(encoder: Encoder, call: op.Call) -> op.Operations:
+def _embed(encoder: Encoder, call: op.Call) -> op.Operations:
     states, width, hidden = call.states, encoder.embedding, encoder.hidden
     tables = (encoder.positions.rows, encoder.segments, len(encoder.languages))
     tokens, norm = call.rows * call.tokens, encoder.norm

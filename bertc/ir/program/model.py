@@ -22,8 +22,10 @@ def head_weights(resolved: Resolved) -> tuple[Weight, ...]:
 @once
 def model_weights(resolved: Resolved) -> tuple[Weight, ...]:
     """Weight table of the model: networks by name, tied weights once, then ``heads.``."""
-    table = [w for network in resolved.learned for w in _named(network.name, network.own_weights())]
-    table += _named("heads", head_weights(resolved))
+    table = [
+        w for network in resolved.learned for w in _prefix(network.name, network.own_weights())
+    ]
+    table += _prefix("heads", head_weights(resolved))
     init = resolved.encoder.initializer
     if isinstance(init, Normal) and init.norms:
         scales = Constant(value=1.0, std=init.norms)
@@ -36,14 +38,14 @@ def frozen_weights(network: Network) -> tuple[Weight, ...]:
     heads = weights_of_heads(
         (objective, network.body) for objective in network.scored if asks_head(objective)
     )
-    return (*_named(MAIN, network.body.weights()), *_named("heads", heads))
+    return (*_prefix(MAIN, network.body.weights()), *_prefix("heads", heads))
 
 
 def trained_names(stage: Stage) -> set[str]:
     """Names of the weights with a gradient in a stage."""
     names = set()
     for network in stage.networks():
-        body, unread = network.body, _unread(network)
+        body, unread = network.body, _skips(network)
         for weight in body.weights() if network.terms else ():
             if weight.frozen or weight.name in unread:
                 continue
@@ -54,7 +56,7 @@ def trained_names(stage: Stage) -> set[str]:
     return names
 
 
-def _unread(network: Network) -> set[str]:
+def _skips(network: Network) -> set[str]:
     """Names of weights that nothing wanted depends on: of a body some may not have."""
     body, outputs = network.body, network.wanted
     unread = {weight.name for weight in body.unread_layer_weights(outputs)}
@@ -64,5 +66,5 @@ def _unread(network: Network) -> set[str]:
     return unread if outputs.decoded else unread | {f"{DECODER}.weight"}
 
 
-def _named(prefix: str, weights: tuple[Weight, ...]) -> Iterator[Weight]:
+def _prefix(prefix: str, weights: tuple[Weight, ...]) -> Iterator[Weight]:
     return (replace(weight, name=f"{prefix}.{weight.name}") for weight in weights)

@@ -76,7 +76,7 @@ def forward_pass(stage: Stage, network: Network, rows: int) -> tuple[op.Forward,
             operations = (
                 tuple(map(_of_frozen_tables, block.operations)) if frozen else block.operations
             )
-            operations = _asked(operations, learns, reached)
+            operations = _limit(operations, learns, reached)
             if number >= decoder and not below and block.part == "attention":
                 operations = _of_keys_below(operations, learns)
             blocks.append(replace(block, operations=operations))
@@ -179,7 +179,7 @@ def _moves(operation: op.Operation) -> bool:
             return False
 
 
-def _asked(operations: op.Operations, learns: bool, reached: bool) -> op.Operations:
+def _limit(operations: op.Operations, learns: bool, reached: bool) -> op.Operations:
     """Operations of a block whose weights have gradients (``learns``), or input (``reached``)."""
     if reached:
         return operations if learns else tuple(map(_of_frozen_maps, operations))

@@ -153,7 +153,7 @@ class KdRelated(OfLayers):
         return tuple(product for product in products for _ in self.related)
 
     def _product(self, body: Body, layer: int, rows: RowShape, examples: int) -> op.Product:
-        widths, heads, queries = _attended(body, layer), self.split(body, layer), rows.seq
+        widths, heads, queries = _widths(body, layer), self.split(body, layer), rows.seq
         if self.over == "masked":
             queries = rows.predictions
         times = examples * rows.choices * heads
@@ -193,7 +193,7 @@ class KdAttention(KdRelated):
         return 7 if self.loss == "kl" else 8
 
     def split(self, body: BodyNode, layer: int) -> int:
-        return _attended(body, layer).heads
+        return _widths(body, layer).heads
 
 
 class KdRelations(KdRelated):
@@ -226,7 +226,7 @@ class KdRelations(KdRelated):
         return self.heads
 
 
-def _attended(body: BodyNode, layer: int) -> op.Widths:
+def _widths(body: BodyNode, layer: int) -> op.Widths:
     attended = body.attention_of(layer)
     assert attended is not None, "the checks see to bodies that attend"
     return attended.widths

@@ -76,7 +76,7 @@ def choose_by_score(
         ranked = sorted(
             (score, unit, layer)
             for layer in layers
-            for unit, score in enumerate(_normalized(kind, scores[layer], removed[layer]))
+            for unit, score in enumerate(_normalize(kind, scores[layer], removed[layer]))
             if unit not in removed[layer]
         )
         for _, unit, layer in ranked:
@@ -86,7 +86,7 @@ def choose_by_score(
     return {layer: sorted(removed[layer]) for layer in scores}
 
 
-def _normalized(kind: Units, scores: Sequence[float], gone: Collection[int]) -> list[float]:
+def _normalize(kind: Units, scores: Sequence[float], gone: Collection[int]) -> list[float]:
     remaining = (score for unit, score in enumerate(scores) if unit not in gone)
     norm = math.hypot(*remaining) if kind.normalize else 1.0
     return [score / (norm or 1.0) for score in scores]

@@ -176,16 +176,16 @@ class _Machine:
         parts = self.values[cut - 1 :]
         del self.values[cut - 1 :]
         if production.inline:
-            self.values.append(_joined(parts))
+            self.values.append(_flat(parts))
         elif production.name == "start":
-            self.items = [child for child in _joined(parts) if isinstance(child, tree.Item)]
+            self.items = [child for child in _flat(parts) if isinstance(child, tree.Item)]
         elif production.lone and len(parts) == 1:
             self.values.append(parts[0])
         else:
-            self.values.append(self.builder.node(production.name, _joined(parts)))
+            self.values.append(self.builder.node(production.name, _flat(parts)))
 
 
-def _joined(parts: list[Child | list[Child]]) -> list[Child]:
+def _flat(parts: list[Child | list[Child]]) -> list[Child]:
     """A flat list of the parts; a first list grows in place, so that long lists stay cheap."""
     first = parts[0] if parts else []
     joined = first if isinstance(first, list) else [first]

@@ -52,10 +52,10 @@ class _Layout:
             else:
                 above = (_Piece([indent + c.text], first, first) for c in inside)
                 pieces += above
-                body = _written(item, indent)
+                body = _write(item, indent)
             pieces.append(_Piece(body, first, last))
         pieces += self.comments(rest, len(self.text) + 1, indent)
-        return _joined(pieces)
+        return _join(pieces)
 
     def comments(self, rest: list[tree.Comment], before: int, indent: str) -> list[_Piece]:
         pieces = []
@@ -86,7 +86,7 @@ def _take(comments: list[tree.Comment], before: int) -> list[tree.Comment]:
     return earlier
 
 
-def _joined(pieces: list[_Piece]) -> list[str]:
+def _join(pieces: list[_Piece]) -> list[str]:
     lines: list[str] = []
     last = None
     for piece in pieces:
@@ -100,11 +100,11 @@ def _joined(pieces: list[_Piece]) -> list[str]:
     return lines
 
 
-def _written(item: tree.Setting | tree.Extends, indent: str) -> list[str]:
+def _write(item: tree.Setting | tree.Extends, indent: str) -> list[str]:
     if isinstance(item, tree.Extends):
         target = item.target
         return [f"{indent}extends {target.text if isinstance(target, tree.Name) else flat(target)}"]
-    return _wrapped(f"{indent}{item.name.text} = ", item.value, indent, "")
+    return _wrap(f"{indent}{item.name.text} = ", item.value, indent, "")
 
 
 def flat(value: tree.Placed) -> str:
@@ -134,7 +134,7 @@ def flat(value: tree.Placed) -> str:
     raise AssertionError(f"a {type(value).__name__} is no value")
 
 
-def _wrapped(head: str, value: tree.Value | tree.Argument, indent: str, tail: str) -> list[str]:
+def _wrap(head: str, value: tree.Value | tree.Argument, indent: str, tail: str) -> list[str]:
     """Lay out a value after ``head``, broken at its outermost commas if it is too long."""
     line = head + flat(value) + tail
     if len(line) <= LINE_WIDTH:
@@ -142,19 +142,19 @@ def _wrapped(head: str, value: tree.Value | tree.Argument, indent: str, tail: st
     match value:
         case tree.Argument():
             name = f"{value.name.text}=" if value.name else ""
-            return _wrapped(head + name, value.value, indent, tail)
+            return _wrap(head + name, value.value, indent, tail)
         case tree.Sum():
             first, *rest = value.terms
-            lines, margin = _wrapped(head, first, indent, ""), indent
+            lines, margin = _wrap(head, first, indent, ""), indent
             for term in rest:
                 if lines[-1] == f"{margin})":
-                    lines += _wrapped(f"{lines.pop()} + ", term, margin, "")
+                    lines += _wrap(f"{lines.pop()} + ", term, margin, "")
                     continue
                 margin = indent + INDENT
-                lines += _wrapped(f"{margin}+ ", term, margin, "")
+                lines += _wrap(f"{margin}+ ", term, margin, "")
             return [*lines[:-1], lines[-1] + tail]
         case tree.Scaled():
-            return _wrapped(f"{head}{flat(value.factor)}*", value.term, indent, tail)
+            return _wrap(f"{head}{flat(value.factor)}*", value.term, indent, tail)
         case tree.Call():
             return _bracket(f"{head}{value.name.text}(", value.arguments, f"){tail}", indent)
         case tree.Series():
@@ -182,7 +182,7 @@ def _bracket(
         if len(inner) + len(text) <= LINE_WIDTH:
             row = text
         else:
-            lines += _wrapped(inner, value, inner, ",")
+            lines += _wrap(inner, value, inner, ",")
     if row:
         lines.append(inner + row)
     return [*lines, indent + closing]

@@ -152,9 +152,8 @@ def _grow_by(kind: type[Copying], stage: CompleteStage) -> str:
 
 
 def _grown_here(stage: CompleteStage, before: int) -> tuple[Note, ...]:
-    span = stage.span("layers")
     message = f'stage "{stage.name}" grows from {before} to {several(stage.layers, "layer")}'
-    return note(message, span)
+    return note(message, stage.span("layers"))
 
 
 def methods(program: Complete, diagnostics: Diagnostics) -> None:

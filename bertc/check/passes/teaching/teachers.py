@@ -29,11 +29,11 @@ def taught_terms(stage: CompleteStage) -> tuple[Term, ...]:
     return tuple(
         term.model_copy(update={"objective": filled})
         for term in stage.objective
-        for filled in _filled(term.objective, stage)
+        for filled in _fill(term.objective, stage)
     )
 
 
-def _filled(term: Objective, stage: CompleteStage) -> tuple[Objective, ...]:
+def _fill(term: Objective, stage: CompleteStage) -> tuple[Objective, ...]:
     """The term with what follows from other terms, or from the depths and widths of networks."""
     if isinstance(term, Task):
         return (term.reading(stage.features, stage.layers),)
@@ -76,7 +76,7 @@ def teachers(program: Complete, diagnostics: Diagnostics) -> None:
     ``objective=kd(logits)`` is E280 without a teacher.
     """
     is_read = any(_taught(stage) for stage in program.stages)
-    if not is_read and _known(program.teacher):
+    if not is_read and _real(program.teacher):
         message = "no term learns from the teacher, so it is not read"
         also = ("objective", "the objective is set here")
         help = "remove the teacher, or learn from it, as in objective=kd(logits, T=2)+mlm"
@@ -93,24 +93,22 @@ def _taught(stage: CompleteStage) -> list[Distillation]:
     return [objective for objective in objectives if isinstance(objective, Distillation)]
 
 
-def _known(teachers: tuple[Teacher, ...]) -> list[Teacher]:
+def _real(teachers: tuple[Teacher, ...]) -> list[Teacher]:
     return [teacher for teacher in teachers if not isinstance(teacher.source, NoTeacher)]
 
 
 def _stage_fits(stage: CompleteStage, terms: list[Distillation], diagnostics: Diagnostics) -> None:
-    known = _known(stage.teacher)
+    known, help = _real(stage.teacher), 'name a run or a model folder, as in teacher="runs/bert"'
     # Where part of the spec cannot be read, no folder was looked into.
     unread = any(not diagnostic.code.startswith("E2") for diagnostic in diagnostics.found)
     if not known:
         message = f"{terms[0].title} learns from a teacher, and there is none"
-        help = 'name a run or a model folder, as in teacher="runs/bert"'
         diagnostics.error("E280", message, stage.span("objective"), help=help)
     for teacher in known:
         if teacher.shape is not None:
             _teacher_fits(Checker(stage, diagnostics), teacher.shape, terms, len(known) > 1)
         elif isinstance(teacher.source, FromFolder) and not unread:
             message = f"there is no model in {teacher.source.path} to learn from"
-            help = 'name a run or a model folder, as in teacher="runs/bert"'
             diagnostics.error("E282", message, stage.span("teacher"), help=help)
 
 
@@ -158,7 +156,7 @@ def _weigh_something(
         for term in a_stage.objective
         if term.weight
         for learned in (
-            _filled(term.objective, a_stage) if asks_head(term.objective) else (term.objective,)
+            _fill(term.objective, a_stage) if asks_head(term.objective) else (term.objective,)
         )
     }
     for term in stage.objective:
