@@ -8,7 +8,7 @@ d both directions, p pooled.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -87,8 +87,7 @@ class Direction(nn.Module):
         # biases, layers, dropout, whether backward follows, both directions, batch first
         arguments = (True, 1, 0.0, torch.is_grad_enabled(), False, True)
         weights = side_by_side(maps, x_nsi.dtype)
-        y_nsh: Tensor = lstm(x_nsi, (begin_1nh, begin_1nh), weights, *arguments)[0]
-        return y_nsh
+        return cast(Tensor, lstm(x_nsi, (begin_1nh, begin_1nh), weights, *arguments)[0])
 
 
 def side_by_side(maps: Iterable[Tensor | None], dtype: torch.dtype) -> list[Tensor]:
@@ -134,8 +133,7 @@ class StatesScores(Linear):
     def joined(self, parts: Sequence[Float[Tensor, "b k h"]]) -> Tensor:
         """One state a token (b, k, w): a weighted sum, or all side by side."""
         if self.mix is not None:
-            mixed_bkh: Tensor = self.mix(parts)
-            return mixed_bkh
+            return cast(Tensor, self.mix(parts))
         return parts[0] if len(parts) == 1 else torch.cat([*parts], dim=2)
 
     def read(self, x_bsi: Float[Tensor, "b s i"], inputs: EncoderInputs) -> Float[Tensor, "b s d"]:
@@ -183,20 +181,20 @@ class BiLstm(BodyModule):
         assert isinstance(token, Tokens), "it is made so"
         return token
 
-    def forward(self, inputs: EncoderInputs, dtype: torch.dtype, wanted: Wanted = LAST) -> Outputs:
+    def forward(self, inputs: EncoderInputs, dtype: torch.dtype, request: Wanted = LAST) -> Outputs:
         """States of the last layer (b, s, d), or at output positions (b, o, d)."""
         rate, texts = self.node.dropout, text_spans(inputs, self.node.texts)
         with profile_as("embeddings"):
             x_bsi = dropout(self.tokens(inputs.token_ids).to(dtype), rate.hidden, self.training)
-        by_layer = {0: x_bsi} if 0 in wanted.states else {}
-        for number, layer in enumerate(self.recurrence[: wanted.whole_layers(self.node.depth)]):
+        by_layer = {0: x_bsi} if 0 in request.states else {}
+        for number, layer in enumerate(self.recurrence[: request.whole_layers(self.node.depth)]):
             with profile_as("recurrence"):
                 x_bsi = dropout(x_bsi, rate.hidden, self.training) if number else x_bsi
                 if self.recompute and torch.is_grad_enabled():
                     x_bsi = checkpoint(layer, x_bsi, texts, use_reentrant=False)
                 else:
                     x_bsi = layer(x_bsi, texts)
-            if number + 1 in wanted.states:
+            if number + 1 in request.states:
                 by_layer[number + 1] = x_bsi
         x_bsd = dropout(x_bsi, rate.last, self.training)
         if inputs.output_positions is not None:

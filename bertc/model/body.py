@@ -5,7 +5,7 @@ w widths of all heads.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, NamedTuple
 
@@ -64,6 +64,7 @@ class BodyModule(nn.Module, ABC):
     """The module of a body; parameters are named as in the weight table of its node."""
 
     node: BodyNode
+    __call__: Callable[..., Outputs]
     recompute: bool = False  # save the inputs of layers only, and compute the rest again
 
     @property
@@ -72,10 +73,10 @@ class BodyModule(nn.Module, ABC):
         """The token table, or tables, which heads over the vocabulary read too."""
 
     @abstractmethod
-    def forward(self, inputs: EncoderInputs, dtype: torch.dtype, wanted: Wanted = LAST) -> Outputs:
+    def forward(self, inputs: EncoderInputs, dtype: torch.dtype, request: Wanted = LAST) -> Outputs:
         """States of the last layer, followed by those of the query stream: (b, s + u, h).
 
-        Other outputs are computed only if wanted, and layers only if anything wanted needs them.
+        Other outputs are computed only if asked for, and layers only if any of these needs them.
         """
 
     @abstractmethod

@@ -63,7 +63,6 @@ class Encoder(BodyModule):
         decoder = decoder_positions(node)
         self.decoder_positions = build_positions(table, DECODER, decoder) if decoder else None
         self.pooler = Pooler(table, node) if node.pooler else None
-        self.recompute = False
         if isinstance(node.adapt, Lora):
             for module in self.modules():
                 if isinstance(module, Linear):
@@ -75,7 +74,7 @@ class Encoder(BodyModule):
         """The token table of the embeddings."""
         return self.embeddings.token
 
-    def forward(self, inputs: EncoderInputs, dtype: torch.dtype, wanted: Wanted = LAST) -> Outputs:
+    def forward(self, inputs: EncoderInputs, dtype: torch.dtype, request: Wanted = LAST) -> Outputs:
         """States after the last layer and norm (b, s + u, h), or at output positions (b, o, h)."""
         embed, compute, last_norm = self._regions
         if self.recompute and torch.is_grad_enabled():
@@ -84,39 +83,39 @@ class Encoder(BodyModule):
             x = embed(inputs.asked(None, None)._replace(starts=None), dtype)
         with profile_as("attention"):
             contexts = self._contexts(inputs, x)
-        by_layer, projections = {0: x} if 0 in wanted.states else {}, dict[int, Projected]()
+        by_layer, projections = {0: x} if 0 in request.states else {}, dict[int, Projected]()
         memory, remembered = inputs.memory, list[Tensor]()
-        depth, computed = self.node.depth, wanted.whole_layers(self.node.depth)
+        depth, computed = self.node.depth, request.whole_layers(self.node.depth)
         below, numbers = x, {name: attrgetter(name)(self) for name in self._of_stream}
         stream = Stream(self.node, numbers, x)
-        for number, layer in enumerate(self._layers[: computed + wanted.projects_next(depth)]):
+        for number, layer in enumerate(self._layers[: computed + request.projects_next(depth)]):
             x = stream.read(number)
             below = x if number == depth - 1 else below
             keys, context = inputs.keys(x, number), contexts[number]
             if memory is not None and keys is not None:
                 remembered.append(memory.kept(keys))
             if inputs.output_positions is not None and number == depth - 1:
-                context = context.select_queries(inputs)
+                context = context.select_queries(inputs, inputs.output_positions)
                 x, keys = gather_positions(x, inputs.output_positions), x if keys is None else keys
                 stream.select(inputs.output_positions)
-            asked = number + 1 in wanted.projections
+            asked = number + 1 in request.projections
             also: Projects = "too" if asked or stream.lacks_values else "no"
             also = also if number < computed else "alone"
             x, projected, between = layer(compute, x, keys, context, also, stream.earlier(number))
             stream.add(between, x, projected)
             if asked and projected is not None:
                 projections[number + 1] = projected.of_row(inputs.token_ids.shape[1])
-            if number + 1 in wanted.states and number + 1 < depth:
+            if number + 1 in request.states and number + 1 < depth:
                 by_layer[number + 1] = x
         moved_on = memory.moved_on(remembered, inputs.token_ids.shape[1]) if memory else None
         decoded = None
-        if wanted.decoded:
-            read = below if computed + wanted.projects_next(depth) == depth else x
+        if request.decoded:
+            read = below if computed + request.projects_next(depth) == depth else x
             decoded = last_norm(self._decoded(compute, read, inputs, contexts[-1]))
             decoded = dropout(decoded, self.node.dropout.last, self.training)
         x = x if computed < depth else stream.read(depth)
         x = x if self.norm is None or computed < depth else last_norm(x)
-        if depth in wanted.states:
+        if depth in request.states:
             by_layer[depth] = x
         x = dropout(x, self.node.dropout.last, self.training)
         return Outputs(x, moved_on, by_layer, projections, decoded)
@@ -135,7 +134,7 @@ class Encoder(BodyModule):
         x = below + self.decoder_positions.added(below, inputs).to(below.dtype)
         late = isinstance(context.mask, OF_ALL_QUERIES)
         if at_bo is not None and not late:
-            context = context.select_queries(inputs._replace(output_positions=at_bo))
+            context = context.select_queries(inputs, at_bo)
             x = gather_positions(x, at_bo)
         for _ in range(2):
             x = self._layers[-1](compute, x, below if keys is None else keys, context).states

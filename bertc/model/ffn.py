@@ -3,7 +3,7 @@
 Axes: b batch, s sequence, h hidden, f inner width.
 """
 
-from typing import Any, assert_never
+from typing import Any, assert_never, cast
 
 import torch
 import torch.nn.functional as F
@@ -40,8 +40,7 @@ def activated(kind: nodes.Activation, linear: Linear, x: Tensor) -> Tensor:
     if kernels is None or kind != "gelu-tanh":
         return activate(kind, linear(x))
     product = adapted((linear,), x, F.linear(x, linear.weight.to(x.dtype)))
-    y: Tensor = _Gelu.apply(product, bias, kernels)  # type: ignore[no-untyped-call]
-    return y
+    return cast(Tensor, _Gelu.apply(product, bias, kernels))  # type: ignore[no-untyped-call]
 
 
 class _Gelu(torch.autograd.Function):
@@ -68,8 +67,7 @@ def gate_activated(kind: nodes.Activation, x: Tensor) -> Tensor:
     if kernels is None:
         gate, inner = x.chunk(2, dim=-1)
         return activate(kind, gate) * inner
-    y: Tensor = _Gated.apply(x, GATES[kind], kernels)  # type: ignore[no-untyped-call]
-    return y
+    return cast(Tensor, _Gated.apply(x, GATES[kind], kernels))  # type: ignore[no-untyped-call]
 
 
 class _Gated(torch.autograd.Function):
@@ -95,10 +93,6 @@ class FeedForward(nn.Module):
     output_norm: AnyNorm | None
     inner_norm: AnyNorm | None
     dropout: float
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner_norm = None
 
     def read_last(self, inner_bsf: Float[Tensor, "b s f"]) -> Tensor:
         """Inner values as the last map reads them: after a norm if any, and dropout."""

@@ -5,6 +5,7 @@ of a conditioned head, f features, v token ids.
 """
 
 from collections.abc import Iterable
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +13,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from bertc.ir.network.body import Body
-from bertc.ir.network.ffn import Activation
 from bertc.ir.network.head import POOLINGS, AdaptiveHead, TransformHead
 from bertc.ir.terms import heads as nodes
 from bertc.ir.terms.heads import ConditionedSpanHead
@@ -51,8 +51,7 @@ class Pooler(Linear):
     def __init__(self, table: Table, node: Body) -> None:
         super().__init__(table, "pooler")
         steps = POOLINGS[node.pooler]
-        self.mean = steps.mean
-        self.units = steps.units or (node.head_activation,)
+        self.mean, self.units = steps.mean, steps.units or (node.head_activation,)
         normed = steps.transforms
         self.norm = build_norm(table, "pooler.norm", node.head_norm) if normed else None
 
@@ -86,10 +85,9 @@ class TokenHead(nn.Module):
 
     def __init__(self, table: Table, name: str, node: Body) -> None:
         super().__init__()
-        self.activation: Activation | None = None
-        normed, self.dropout = isinstance(node.head, TransformHead), 0.0
-        if isinstance(node.head, TransformHead):
-            self.activation, self.dropout = node.head_activation, node.head.dropout
+        normed = isinstance(node.head, TransformHead)
+        self.activation = node.head_activation if normed else None
+        self.dropout = node.head.dropout if isinstance(node.head, TransformHead) else 0.0
         self.dense = Linear(table, f"{name}.dense") if f"{name}.dense.weight" in table else None
         self.norm = build_norm(table, f"{name}.norm", node.head_norm) if normed else None
         untied, bias = table.get(f"{name}.weight"), table.get(f"{name}.bias")
@@ -155,8 +153,7 @@ class Boundary(nn.Module):
         place_nf = self.position.weight.index_select(0, at_n).to(left_nh.dtype)
         x = torch.cat([left_nh, right_nh, place_nf], dim=1)
         x = self.first_norm(activate(self.activation, self.first(x)))
-        y: Tensor = self.second_norm(activate(self.activation, self.second(x)))
-        return y
+        return cast(Tensor, self.second_norm(activate(self.activation, self.second(x))))
 
 
 class Detector(Linear):
@@ -229,8 +226,7 @@ class WidthMaps(nn.ModuleList):
         """States of the layer of that number, counted from 0, as wide as they are compared."""
         if not len(self):
             return x_bkh
-        mapped_bkw: Tensor = self[min(number, len(self) - 1)](x_bkh)
-        return mapped_bkw
+        return cast(Tensor, self[min(number, len(self) - 1)](x_bkh))
 
 
 def make_head(objective: TermNode, encoder: Body) -> nn.Module:

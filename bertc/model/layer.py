@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from bertc.ir.network.attention_node import Gate, GatedAttention
@@ -31,8 +31,8 @@ class Context(Protocol):
     def mask(self) -> AttentionMask | Tensor | None:
         """The mask, in its kind's form."""
 
-    def select_queries(self, inputs: EncoderInputs) -> Self:
-        """The context of a layer that computes only the output positions."""
+    def select_queries(self, inputs: EncoderInputs, at_bq: Int[Tensor, "b q"]) -> Self:
+        """The context of a layer that computes only the queries at some positions."""
 
 
 Kind = TypeVar("Kind", contravariant=True)

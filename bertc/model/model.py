@@ -89,10 +89,11 @@ class Model(nn.Module):
         assert decoded is not None, "they are wanted"
         return decoded
 
-    def read_on(self, inputs: EncoderInputs, network: str = MAIN, wanted: Wanted = LAST) -> Outputs:
-        """Last hidden states, other wanted outputs, and the memory for the next rows."""
-        outputs: Outputs = self.network(network)(inputs, self.compute_dtype, wanted)
-        return outputs
+    def read_on(
+        self, inputs: EncoderInputs, network: str = MAIN, request: Wanted = LAST
+    ) -> Outputs:
+        """Last hidden states, other outputs of a request, and the memory for the next rows."""
+        return self.network(network)(inputs, self.compute_dtype, request)
 
     def network(self, name: str) -> BodyModule:
         """The body of the network of this name."""
@@ -132,8 +133,8 @@ class Frozen(nn.Module):
         super().__init__()
         self.network = network
         self.encoder = build_body(network.body)
-        scored = (one for one in network.scored if asks_head(one))
-        self.heads = Heads((one, network.body) for one in scored)
+        scored = (term for term in network.scored if asks_head(term))
+        self.heads = Heads((term, network.body) for term in scored)
         self.compute_dtype = torch.float32
         self.requires_grad_(requires_grad=False).eval()
 
@@ -142,10 +143,9 @@ class Frozen(nn.Module):
         return super().train(mode=False)
 
     @torch.no_grad()
-    def read_on(self, inputs: EncoderInputs, wanted: Wanted) -> Outputs:
-        """Its last states, and what is wanted beside them."""
-        outputs: Outputs = self.encoder(inputs, self.compute_dtype, wanted)
-        return outputs
+    def read_on(self, inputs: EncoderInputs, request: Wanted) -> Outputs:
+        """Its last states, and what is asked for beside them."""
+        return self.encoder(inputs, self.compute_dtype, request)
 
 
 def build_body(node: Body) -> BodyModule:

@@ -1,6 +1,6 @@
 """Norm functions, and the sum of states and a part's output with its norm."""
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -95,11 +95,8 @@ def _fused(
     norm: Norm, kernels: Kernels, x: Tensor, y: Tensor | None = None, rate: float = 0
 ) -> tuple[Tensor, Tensor]:
     """The norm of x + dropout(y), and that sum."""
-    how = norm.eps, norm.centred, drop(rate), kernels
-    fused: tuple[Tensor, Tensor] = _Normed.apply(  # type: ignore[no-untyped-call]
-        x, y, norm.weight, norm.bias, *how
-    )
-    return fused
+    inputs = x, y, norm.weight, norm.bias, norm.eps, norm.centred, drop(rate), kernels
+    return cast(tuple[Tensor, Tensor], _Normed.apply(*inputs))  # type: ignore[no-untyped-call]
 
 
 class _Normed(torch.autograd.Function):
@@ -129,12 +126,12 @@ class _Normed(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(
-        ctx: Any, upstream: Tensor | None, beside: Tensor | None
+        ctx: Any, upstream: Tensor | None, sums_upstream: Tensor | None
     ) -> tuple[Tensor | None, ...]:
         *how, kernels = ctx.how
         saved = ctx.saved_tensors  # read once: recomputed layers allow no more
         upstream = torch.zeros_like(saved[0]) if upstream is None else upstream.contiguous()
-        beside = None if beside is None else beside.contiguous()
-        grads = kernels.norm_backward(upstream, beside, *saved, *how)
-        wanted = zip(grads, ctx.needs_input_grad, strict=False)
-        return *(grad if needed else None for grad, needed in wanted), None, None, None, None
+        sums_upstream = None if sums_upstream is None else sums_upstream.contiguous()
+        grads = kernels.norm_backward(upstream, sums_upstream, *saved, *how)
+        asked = zip(grads, ctx.needs_input_grad, strict=False)
+        return *(grad if needed else None for grad, needed in asked), None, None, None, None

@@ -30,12 +30,12 @@ class LearnedPositions(Embedding):
 
     def added(self, x_bse: Float[Tensor, "b s e"], inputs: EncoderInputs) -> Tensor:
         """The positions' vectors, (s, e) or (b, s, e)."""
-        at = position_ids(inputs)
+        ids_bs = position_ids(inputs)
         if self.padding >= 0 and inputs.position_ids is None:
-            at = counted_positions(inputs, self.padding).clamp(min=-min(1, self.offset))
-        if at is None:
+            ids_bs = counted_positions(inputs, self.padding).clamp(min=-min(1, self.offset))
+        if ids_bs is None:
             return self.weight[self.offset : self.offset + x_bse.shape[1]]
-        return cast(Tensor, self(self.offset + at))
+        return cast(Tensor, self(self.offset + ids_bs))
 
 
 class SinusoidalPositions(nn.Module):
@@ -51,8 +51,8 @@ class SinusoidalPositions(nn.Module):
         _, seq, width = x_bse.shape
         waves_se = sinusoids(torch.arange(seq, device=x_bse.device).float(), width)
         waves_se = waves_se if self.scale is None else waves_se * self.scale
-        at = position_ids(inputs)
-        return waves_se if at is None else waves_se[at]
+        ids_bs = position_ids(inputs)
+        return waves_se if ids_bs is None else waves_se[ids_bs]
 
 
 def build_positions(
@@ -88,19 +88,16 @@ class Rotation(NamedTuple):
     keys: Angles
     interleaved: bool
 
-    def select_queries(self, inputs: EncoderInputs) -> "Rotation":
-        """The same of the output positions."""
-        assert inputs.output_positions is not None, "called only with output positions"
-        return self._replace(queries=self.queries.at(inputs.output_positions))
+    def select_queries(self, at_bq: Int[Tensor, "b q"]) -> "Rotation":
+        """The same of the queries at some positions."""
+        return self._replace(queries=self.queries.at(at_bq))
 
     def turned(self, x_blnd: Float[Tensor, "b l n d"], angles: Angles) -> Float[Tensor, "b l n d"]:
         """Heads of queries or keys after their turns."""
         kernels = kernels_for(x_blnd)
         if kernels is not None:
-            y_blnd: Tensor = _Turned.apply(  # type: ignore[no-untyped-call]
-                x_blnd, *angles, self.interleaved, kernels
-            )
-            return y_blnd
+            inputs = x_blnd, *angles, self.interleaved, kernels
+            return cast(Tensor, _Turned.apply(*inputs))  # type: ignore[no-untyped-call]
         cosines, sines = (x.to(x_blnd.dtype) for x in angles)
         pairs = cosines.shape[-1]
         turning, still = x_blnd[..., : 2 * pairs], x_blnd[..., 2 * pairs :]
@@ -150,11 +147,10 @@ class Distances(NamedTuple):
     keys: Int[Tensor, "#b k"]
     biases: Float[Tensor, "l n"] | None = None
 
-    def select_queries(self, inputs: EncoderInputs) -> "Distances":
-        """The same of the output positions."""
-        at = inputs.output_positions
-        assert at is not None, "called only with output positions"
-        return self._replace(queries=self.queries.expand(at.shape[0], -1).gather(1, at))
+    def select_queries(self, at_bq: Int[Tensor, "b q"]) -> "Distances":
+        """The same of the queries at some positions."""
+        queries_bq = self.queries.expand(at_bq.shape[0], -1).gather(1, at_bq)
+        return self._replace(queries=queries_bq)
 
     def added(self, heads: int, mask: Mask | Blocks, dtype: torch.dtype) -> Mask | Blocks:
         """The mask with scores to add to those of ``heads`` heads."""
@@ -190,7 +186,7 @@ def related_by(
     match node:
         case nodes.RotaryPositions():
             theta = node.local_theta if windowed else node.theta
-            keys, queries = (_angles(node, theta, width, at) for at in (at_bs, at_bq))
+            keys, queries = (_angles(node, theta, width, ids) for ids in (at_bs, at_bq))
             return Rotation(queries, keys, node.pairs == "interleaved")
         case nodes.AlibiPositions():
             return Distances(at_bq, at_bs)

@@ -4,7 +4,7 @@ Axes: b batch, s sequence, h hidden.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, assert_never
+from typing import Any, assert_never, cast
 
 import torch
 import torch.nn.functional as F
@@ -39,8 +39,8 @@ class Linear(nn.Module):
         self.weight = parameter(table[f"{name}.weight"])
         bias = table.get(f"{name}.bias")
         self.bias = None if bias is None else parameter(bias)
-        pair = [table.get(f"{name}.{one}") for one in OF_PAIRS]
-        self.lora_a, self.lora_b = (None if one is None else parameter(one) for one in pair)
+        pair = [table.get(f"{name}.{map_name}") for map_name in OF_PAIRS]
+        self.lora_a, self.lora_b = (None if w is None else parameter(w) for w in pair)
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., inputs) to (..., outputs)."""
@@ -89,8 +89,7 @@ def look_up_rows(table: Tensor, ids: Tensor) -> Tensor:
     if len(table) == 2:
         first, second = table.unbind()
         return torch.where((ids == 1)[..., None], second, first)
-    rows: Tensor = _pick(table, ids)
-    return rows
+    return cast(Tensor, _pick(table, ids))
 
 
 @torch.library.custom_op("bertc::pick", mutates_args=())
@@ -100,8 +99,8 @@ def _pick(table: Tensor, ids: Tensor) -> Tensor:
 
 @torch.library.custom_op("bertc::pick_gradient", mutates_args=())
 def _pick_gradient(gradient: Tensor, ids: Tensor, rows: int) -> Tensor:
-    summed: Tensor = torch.ops.aten.embedding_dense_backward(gradient, ids, rows, -1, False)
-    return summed
+    summed = torch.ops.aten.embedding_dense_backward(gradient, ids, rows, -1, False)
+    return cast(Tensor, summed)
 
 
 @_pick.register_fake
@@ -192,12 +191,11 @@ def _fill(tensor: Tensor, weight: Weight, seed: int) -> None:
             fans = weight.shape if len(weight.shape) > 1 else (1, *weight.shape)
             bound = (6 / sum(fans)) ** 0.5
             nn.init.uniform_(tensor, -bound, bound, generator=generator)
+        case FanIn() if weight.role == "table":
+            nn.init.normal_(tensor, std=weight.shape[-1] ** -0.5, generator=generator)
         case FanIn():
             bound = weight.shape[-1] ** -0.5
-            if weight.role == "table":
-                nn.init.normal_(tensor, std=bound, generator=generator)
-            else:
-                nn.init.uniform_(tensor, -bound, bound, generator=generator)
+            nn.init.uniform_(tensor, -bound, bound, generator=generator)
         case Uniform(bound=bound):
             nn.init.uniform_(tensor, -bound, bound, generator=generator)
         case Constant(value=value, std=std) if std:

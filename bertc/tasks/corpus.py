@@ -102,8 +102,8 @@ def counts_of_rows(corpus: PreparedCorpus, index: int) -> dict[str, float]:
     data = corpus.stages[index]
     assert not isinstance(data, TaskData), "a stage of text"
     read = [corpus.tokenised[text].facts for _, text, _ in orders_of(corpus.resolved.stages[index])]
-    tokens = [w * of["train"]["tokens"] for w, of in zip(data.weights, read, strict=True)]
-    words = [n * of.get(PER_TOKEN, 0) for n, of in zip(tokens, read, strict=True)]
+    tokens = [w * facts["train"]["tokens"] for w, facts in zip(data.weights, read, strict=True)]
+    words = [n * facts.get(PER_TOKEN, 0) for n, facts in zip(tokens, read, strict=True)]
     row_words = data.tokens / data.examples * sum(words) / sum(tokens) if all(words) else 0.0
     return {"epoch_rows": data.examples, "row_words": row_words}
 

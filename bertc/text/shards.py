@@ -73,8 +73,8 @@ def tokenise(
     finally:
         writer.abandon()
     needed = (2 if holdout else 1) * (2 if source.paired else 1)
-    held = sum(counts["sentences"] for counts in rewriting.split_facts(folder, dtype).values())
-    if least and held < needed:
+    total = sum(counts["sentences"] for counts in rewriting.split_facts(folder, dtype).values())
+    if least and total < needed:
         count = "fewer than two" if holdout else "no"
         noun = "pairs" if source.paired else "sentences"
         after = f" where {removal_text(writer.removed)}" if writer.removed else ""
@@ -140,7 +140,7 @@ class Encode:
         flat = array("I")
         for of_sentence in ids:
             flat.fromlist(of_sentence)
-        return np.frombuffer(flat, np.uint32), lengths, [len(of_piece) for of_piece in split_pieces]
+        return np.frombuffer(flat, np.uint32), lengths, list(map(len, split_pieces))
 
 
 def _batches(

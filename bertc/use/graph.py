@@ -91,7 +91,7 @@ class Graph(nn.Module):
             input_ids, token_type_ids, attention_mask.bool(), language_ids=language_ids,
             output_positions=first_b1 if self.narrow else None,
         )  # fmt: skip
-        outputs = self.model.read_on(reading, wanted=Wanted(decoded=self.decodes))
+        outputs = self.model.read_on(reading, request=Wanted(decoded=self.decodes))
         states_bsh = outputs.last
         cls_b1h = states_bsh if self.narrow else gather_positions(states_bsh, first_b1)
         results = [states_bsh.float()] if self.states else []

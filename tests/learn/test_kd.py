@@ -150,7 +150,7 @@ def test_states_are_compared_as_in_the_papers(term, teacher, paper):
     resolved = resolve(f"{OWN} objective={term} teacher=spec({teacher!r})")
     model, teacher_read, batch, found = compared(resolved, rows(4, 12, pairs=False))
     every = Wanted((0, 1, 2)), Wanted((0, 1, 2, 3, 4))
-    own = model.read_on(batch.reading, wanted=every[0]).by_layer or {}
+    own = model.read_on(batch.reading, request=every[0]).by_layer or {}
     goal = teacher_read(batch.reading, every[1]).by_layer or {}
     maps = [p for name, p in model.named_parameters() if "kd" in name]
     each = paper([own[n] for n in range(3)], [goal[n] for n in range(5)], maps)
@@ -232,7 +232,7 @@ def test_attention_is_compared_as_in_the_papers(term, teacher, paper, pairs, pac
         inputs = inputs._replace(starts=starts, pair_labels=torch.zeros_like(starts))
     model, teacher_read, batch, found = compared(resolved, inputs)
     every = Wanted(projections=(1, 2)), Wanted(projections=(2, 3, 4))
-    own = model.read_on(batch.reading, wanted=every[0]).projections or {}
+    own = model.read_on(batch.reading, request=every[0]).projections or {}
     goal = teacher_read(batch.reading, every[1]).projections or {}
     numbers = batch.reading.sequence_ids
     if numbers is None:

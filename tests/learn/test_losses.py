@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from bertc.api import resolve
 from bertc.learn.objectives import Losses, MicroBatch, corrupt, token_logits
 from bertc.learn.objectives.softmax import cross_entropy
-from bertc.learn.objectives.softmax.cross_entropy import adaptive_logits, adaptive_loss
+from bertc.learn.objectives.softmax.cross_entropy import Scorer, adaptive_logits, adaptive_loss
 from bertc.learn.objectives.term import TermLoss
 from bertc.learn.objectives.terms import with_output_positions
 from bertc.learn.step.objective import make_objective
@@ -257,14 +257,13 @@ def test_the_loss_and_its_gradients_are_those_of_a_plain_softmax(extra, most):
     model = material.drawn(resolve(BASE + extra), 0.3)
     hidden_nh = torch.randn(200, 16, requires_grad=True)
     targets_n = torch.arange(200) % most
-    encoder, token = model.resolved.encoder, model.encoder.embeddings.token
-    head = model.heads["clm"]
-    losses_n, hits_n = adaptive_loss(encoder, hidden_nh, targets_n, head, token)
+    scorer = Scorer(model.heads["clm"], model.encoder, hidden_nh.dtype)
+    losses_n, hits_n = adaptive_loss(scorer, hidden_nh, targets_n)
     logs_nv = plain(model, hidden_nh)
     expected_n = -logs_nv.gather(1, targets_n[:, None])[:, 0]
     torch.testing.assert_close(logs_nv.exp().sum(1), torch.ones(200))
     torch.testing.assert_close(losses_n, expected_n)
-    torch.testing.assert_close(adaptive_logits(encoder, hidden_nh, head, token), logs_nv)
+    torch.testing.assert_close(adaptive_logits(scorer, hidden_nh), logs_nv)
     wanted = [hidden_nh, *(w for n, w in model.named_parameters() if "heads" in n or "token" in n)]
     made, right = (
         torch.autograd.grad(loss_n.sum(), wanted, allow_unused=True, retain_graph=True)
@@ -273,7 +272,7 @@ def test_the_loss_and_its_gradients_are_those_of_a_plain_softmax(extra, most):
     for one, other in zip(made, right, strict=True):
         if one is not None or most == 90:
             torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
-    size = encoder.table.cutoffs[0]
+    size = model.resolved.encoder.table.cutoffs[0]
     frequent_n = targets_n < size
     expected_n = logs_nv[:, :size].argmax(1) == targets_n
     assert torch.equal(hits_n[frequent_n], expected_n[frequent_n])

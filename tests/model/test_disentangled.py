@@ -120,7 +120,7 @@ def decoding(extra: str = f"{OFFICIAL} dropout=0") -> Model:
 
 
 def decoded(model: Model, inputs: EncoderInputs) -> torch.Tensor:
-    return model.read_on(inputs, wanted=DECODED).decoded
+    return model.read_on(inputs, request=DECODED).decoded
 
 
 def test_states_and_gradients_are_those_of_the_last_layer_twice():
@@ -157,7 +157,7 @@ def test_states_of_a_few_positions_are_those_of_all(extra):
     some, every = decoded(model, inputs.asked(None, at)), decoded(model, inputs)
     torch.testing.assert_close(some, gather_positions(every, at))
     last = model.read(inputs)
-    both = model.read_on(inputs.asked(at, at), wanted=Wanted(decoded=True))
+    both = model.read_on(inputs.asked(at, at), request=Wanted(decoded=True))
     torch.testing.assert_close(both.decoded, some)
     torch.testing.assert_close(both.last, gather_positions(last, at))
     assert (every - last).abs().max() > 0.05

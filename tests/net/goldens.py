@@ -78,7 +78,7 @@ def _steps() -> dict[str, Any]:
         for name in PROGRAMS:
             if name not in UNTRAINED:
                 found[name] = steps.trained(name, Path(folder) / name.replace(" ", "-"))
-        library.load_library = lambda value: library.Loaded(None, "left out")
+        library.load_library = lambda value: "left out"
         kernels.load_library = library.load_library
         kernels._kernels.cache_clear()
         for name in steps.DRAWN_BY_KERNELS:

@@ -14,7 +14,7 @@ from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.models.loading import read_model
 from bertc.run.models.runs import export_run, import_run
 from bertc.tasks.examples.task_sets import draw_learned_examples
-from bertc.tasks.layouts.parts import training_examples
+from bertc.tasks.layouts.parts import part_examples
 from tests.predicted import predict
 from tests.run.conftest import WORDS
 
@@ -165,7 +165,7 @@ def test_without_a_part_to_judge_by_there_is_no_score(tuned, rows, tmp_path, cac
 def test_so_many_examples_are_learned_from(tuned, rows):
     (task,) = tuned(spelled("classify", rows, ", examples=30")).stages[0].tasks
     assert (task.examples, task.labels) == (30, ("ducks", "geese", "hens"))
-    every = training_examples(task)
+    every = part_examples(task)
     learned = draw_learned_examples(task, every)
     assert len(learned) == 30
     assert {row.key for row in learned} < {row.key for row in every}

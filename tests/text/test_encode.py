@@ -106,7 +106,7 @@ def test_specials_of_other_families(tokenizer):
     assert roberta.between == ((3, 3), (0, 0))
     assert (roberta.specials(1), roberta.specials(2), roberta.second) == (2, 4, 0)
     vocabulary = with_template(tokenizer, "$A [SEP] [CLS]:2", "$A [SEP] $B:1 [SEP]:1 [CLS]:2")
-    assert template_of(vocabulary).last
+    assert vocabulary.cls_last
     examples = [TextExample("0", ("w1 w2", "w3"), "x"), TextExample("1", ("w1 w2 w4", "w3"), None)]
     rows = encode(BINARY, examples, vocabulary, 16, 3)
     shown, kinds = read(rows, vocabulary, 0)
@@ -222,7 +222,7 @@ def test_choices_are_rows_of_one_example(bert):
     shown = [read(rows, bert, row)[0] for row in range(6)]
     assert shown[0] == "[CLS] w1 w2 [SEP] w3 w5 w4 [SEP]"
     assert shown[5] == "[CLS] w3 [SEP] w7 [SEP]"
-    assert rows.there.tolist() == [True, True, False, True, True, True]
+    assert rows.exists.tolist() == [True, True, False, True, True, True]
     (one, other) = cut(rows.lengths, np.array([1, 0]), 3, 3)
     assert {one.tolist()[0] // 3, other.tolist()[0] // 3} == {0, 1}
     # A choice may be first and keep its beginning.

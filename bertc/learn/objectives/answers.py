@@ -93,8 +93,7 @@ class TaskTensors(ExampleTensors[Task, TaskTargets, nn.Module]):
         For spans all states (b, s, h), without dropout (BERT run_squad.py, create_model).
         """
         if self.node.reads_last_alone:
-            pool = pool_rows if self.node.pooled else pool_tokens
-            states = pool(states, network, reading)
+            states = pool_states(states, network, reading, of_rows=self.node.pooled)
         if isinstance(self.node.answer, Span):
             return states
         return dropout(states, self.node.dropout, network.training)
@@ -133,22 +132,21 @@ class TaskTensors(ExampleTensors[Task, TaskTargets, nn.Module]):
 
     def count(self, targets: TaskTargets) -> Tensor:
         """Number of predictions, or the sum of the weights of their classes."""
-        there, weights = self.weights(targets), self.node.class_loss.weights
-        weight_c = class_weights(weights, there.device)
+        weights = self.weights(targets)
+        weight_c = class_weights(self.node.class_loss.weights, weights.device)
         if weight_c is None or isinstance(self.node.answer, Several):
-            return there.sum()
-        return (there * weight_c[targets.targets.long().clamp(min=0)]).sum()
+            return weights.sum()
+        return (weights * weight_c[targets.targets.long().clamp(min=0)]).sum()
 
 
-def pool_rows(states: Tensor, network: BodyModule, reading: EncoderInputs) -> Tensor:
-    """States (b, k, h), one for each row, through the pooler if the network has one for them."""
+def pool_states(
+    states: Tensor, network: BodyModule, reading: EncoderInputs, *, of_rows: bool
+) -> Tensor:
+    """States (b, k, h) of rows or of tokens, through the pooler if the network has one for them."""
+    if not of_rows:
+        return network.pool_tokens(states) if network.node.pooled.of_tokens else states
     pools = network.node.pooler or network.node.pooled.of_rows
     return network.pool(states, reading) if pools else states
-
-
-def pool_tokens(states: Tensor, network: BodyModule, _: EncoderInputs) -> Tensor:
-    """States (b, k, h) of tokens through the pooler if the network has one for them."""
-    return network.pool_tokens(states) if network.node.pooled.of_tokens else states
 
 
 def answer_scores(

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Int, Shaped
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from bertc.ir import address
@@ -47,10 +47,10 @@ def corrupt(
         hidden = predictions if hidden is None else _either(own_b1, predictions, hidden)
     rows = rows._replace(reading=_reading(rows, token_ids_bs), hidden=hidden)
     terms: dict[str, Any] = {}
-    scored = (one for network in stage.networks() for one in network.scored)
-    for one in joined((*(term.objective for term in stage.objective), *scored)):
-        if one.name not in terms:
-            reading, terms[one.name] = one.tensors.targets(rows)
+    scored = (objective for network in stage.networks() for objective in network.scored)
+    for term in joined((*(term.objective for term in stage.objective), *scored)):
+        if term.name not in terms:
+            reading, terms[term.name] = term.tensors.targets(rows)
             rows = rows._replace(reading=reading)
     batch = MicroBatch(rows.reading, inputs.token_ids, terms)
     if stage.sampled is not None:
@@ -76,8 +76,8 @@ def with_kinds(stage: Stage, batch: MicroBatch, mask: int) -> MicroBatch:
 
 def with_guesses(stage: Stage, batch: MicroBatch, guesses_bk: Int[Tensor, "b k"]) -> MicroBatch:
     """Insert the guesses (b, k) of a sampled network into the inputs of the networks after it."""
-    for one in joined(term.objective for term in stage.objective):
-        reading = one.tensors.take_guesses(batch.terms[one.name], batch, guesses_bk)
+    for term in joined(term.objective for term in stage.objective):
+        reading = term.tensors.take_guesses(batch.terms[term.name], batch, guesses_bk)
         batch = batch._replace(reading=reading)
     return batch
 
@@ -111,12 +111,12 @@ def _reading(rows: TextRows, token_ids_bs: Int[Tensor, "b s"]) -> EncoderInputs:
     )  # fmt: skip
 
 
-def _either(own_b1: Bool[Tensor, "b 1"], its: Predictions, others: Predictions) -> Predictions:
+def _either(own_b1: Bool[Tensor, "b 1"], its: Predictions, rest: Predictions) -> Predictions:
     """Select per row between two prediction sets, padded to the wider."""
-    wide = max(its.positions.shape[1], others.positions.shape[1])
+    wide = max(its.positions.shape[1], rest.positions.shape[1])
 
-    def chosen(own_bk: Shaped[Tensor, "b k"], others_bk: Shaped[Tensor, "b k"]) -> Tensor:
-        own_bk = F.pad(own_bk, (0, wide - own_bk.shape[1]))
-        return torch.where(own_b1, own_bk, F.pad(others_bk, (0, wide - others_bk.shape[1])))
+    def choose(*both: Tensor) -> Tensor:
+        own_bk, rest_bk = (F.pad(x_bk, (0, wide - x_bk.shape[1])) for x_bk in both)
+        return torch.where(own_b1, own_bk, rest_bk)
 
-    return Predictions(*map(chosen, its[:3], others[:3]))
+    return Predictions(*map(choose, its[:3], rest[:3]))

@@ -13,7 +13,7 @@ predictions, v token ids, h hidden, e embedding.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -118,7 +118,7 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
     def taken(self, outputs: Outputs, *, learned: bool) -> tuple[Tensor, ...]:
         """Other outputs that it reads, of its own network or of a frozen one."""
         by_layer = outputs.by_layer or {}
-        return tuple(by_layer[at] for at in self.node.wanted(learned=learned).states)
+        return tuple(by_layer[layer] for layer in self.node.wanted(learned=learned).states)
 
     def taught(self, read: HeadInput[Any]) -> tuple[Tensor, ...]:
         """Tensors for it from the states of a frozen network, and from the head it asks for."""
@@ -136,8 +136,7 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
 
     def weights(self, targets: OwnT) -> Tensor:
         """1 where a prediction counts for this term, else 0; those of its targets."""
-        weights: Tensor = targets.weights  # type: ignore[attr-defined]
-        return weights
+        return cast(Tensor, targets.weights)  # type: ignore[attr-defined]
 
     def loss(self, predicted: Predicted, targets: OwnT) -> TermLoss:
         """Sums over the predictions that count."""
@@ -203,8 +202,7 @@ class ExampleTensors(TermTensors[NodeT, OwnT, HeadT]):
 
 def marked(positions_bk: Int[Tensor, "b k"], weights_bk: Float[Tensor, "b k"], b: int) -> set[int]:
     """Positions of one row with a nonzero weight."""
-    pairs = zip(positions_bk[b].tolist(), weights_bk[b].tolist(), strict=True)
-    return {at for at, weight in pairs if weight}
+    return set(positions_bk[b][weights_bk[b] != 0].tolist())
 
 
 class TokenTensors(TermTensors[NodeT, OwnT, HeadT]):
@@ -230,9 +228,8 @@ def token_losses(
     states_nh = states_bkh.flatten(0, 1)
     if isinstance(head, AdaptiveTokenHead):
         assert chances_bk is None, "an adaptive head samples no guesses"
-        targets_n, tokens = targets_bk.reshape(-1), network.tokens
-        losses = cross_entropy.adaptive_loss(network.node, states_nh, targets_n, head, tokens)
-        return Predicted(*losses)
+        scorer = cross_entropy.Scorer(head, network, states_nh.dtype)
+        return Predicted(*cross_entropy.adaptive_loss(scorer, states_nh, targets_bk.reshape(-1)))
     assert isinstance(head, TokenHead), "the head of a language model"
     table_ve = table_of(network, head)
     bias_v = head.bias_of(table_ve)
@@ -259,7 +256,8 @@ def token_logits(
 ) -> Float[Tensor, "n v"]:
     """Scores (n, v) of every token; log p for an adaptive head."""
     if isinstance(head, AdaptiveTokenHead):
-        return cross_entropy.adaptive_logits(network.node, states_nh, head, network.tokens)
+        scorer = cross_entropy.Scorer(head, network, states_nh.dtype)
+        return cross_entropy.adaptive_logits(scorer, states_nh)
     assert isinstance(head, TokenHead), "the head of a language model"
     return head.scores(states_nh, table_of(network, head))
 
@@ -268,6 +266,5 @@ def table_of(network: BodyModule, head: TokenHead | None = None) -> Float[Tensor
     """The table of a head, if it has its own, or else the one table of a network's tokens."""
     if head is not None and head.weight is not None:
         return head.weight
-    token = network.tokens
-    assert isinstance(token, Embedding), "the checks allow one table only"
-    return token.table
+    assert isinstance(network.tokens, Embedding), "the checks allow one table only"
+    return network.tokens.table

@@ -99,8 +99,8 @@ def with_output_positions(stage: Stage, batch: MicroBatch) -> MicroBatch:
         asked_bk, decoded_bk = (
             None
             if count is None
-            else torch.cat([p for some in one.values() for p in some or ()], 1)
-            for count, one in zip(counts, by_states, strict=True)
+            else torch.cat([p for some in asked.values() for p in some or ()], 1)
+            for count, asked in zip(counts, by_states, strict=True)
         )
         batch = batch.with_positions(network, asked_bk, decoded_bk)
     return batch
@@ -128,12 +128,10 @@ def _split(
     """Split states, of all positions (None) or of those asked for, one after the other."""
     if computed_at is None:
         return {
-            name: (hidden,)
-            if some is None
-            else tuple(gather_positions(hidden, one) for one in some)
+            name: (hidden,) if some is None else tuple(gather_positions(hidden, p) for p in some)
             for name, some in by_states.items()
         }
-    sizes = [one.shape[1] for some in by_states.values() for one in some or ()]
+    sizes = [p.shape[1] for some in by_states.values() for p in some or ()]
     parts = list(torch.split(hidden, sizes, dim=1)) if sizes else []
     states: dict[str, tuple[Tensor, ...]] = {}
     for name, some in by_states.items():
@@ -147,12 +145,12 @@ def _both(scored: tuple[Joined, ...], batch: MicroBatch, body: Body) -> tuple[As
     """Positions of last states, and of a mask decoder's, if the batch has targets for them."""
     last: Asked = {}
     decoded: Asked = {}
-    for one in scored:
-        if one.name not in batch.terms:
-            continue
-        every = body.pooled.of_rows and one.tensors.node.states.pooled
-        there = decoded if body.head.decoder and one.tensors.node.states.decoded else last
-        there[one.states] = None if every else one.tensors.positions(batch.terms[one.name], batch)
+    for term in scored:
+        if term.name in batch.terms:
+            read = term.tensors.node.states
+            positions = term.tensors.positions(batch.terms[term.name], batch)
+            by_states = decoded if body.head.decoder and read.decoded else last
+            by_states[term.states] = None if body.pooled.of_rows and read.pooled else positions
     return last, decoded
 
 
@@ -166,29 +164,29 @@ class Losses:
         learned = [term.objective for term in network.terms]
         self._learned = joined(learned) if learned else self._scored
         # Networks after this one may need its guesses.
-        others = (term.objective for term in stage.objective if term not in network.terms)
-        self._others = joined(others) if network.role == "sampled" else ()
+        rest = (term.objective for term in stage.objective if term not in network.terms)
+        self._guessed_for = joined(rest) if network.role == "sampled" else ()
 
     def __call__(self, batch: MicroBatch, outputs: Outputs) -> dict[str, TermLoss]:
         """The loss of every term by name, before weighting, then of predictions of one kind."""
         states = states_of(self._scored, batch, self._node, outputs)
-        drawn = (one.tensors.chances(batch.terms[one.name]) for one in self._others)
+        drawn = (term.tensors.chances(batch.terms[term.name]) for term in self._guessed_for)
         chances = next((numbers for numbers in drawn if numbers is not None), None)
         predicted: dict[str, Predicted] = {}
-        for one in self._scored:
-            if one.name in batch.terms:
-                layers = (*states[one.states], *one.tensors.taken(outputs, learned=True))
-                read = HeadInput(layers, batch, self._heads[one.head], self._network, chances)
-                predicted[one.scores] = one.tensors.score(batch.terms[one.name], read)
+        for term in self._scored:
+            if term.name in batch.terms:
+                layers = (*states[term.states], *term.tensors.taken(outputs, learned=True))
+                read = HeadInput(layers, batch, self._heads[term.head], self._network, chances)
+                predicted[term.scores] = term.tensors.score(batch.terms[term.name], read)
         losses = {
-            one.name: one.tensors.loss(predicted[one.scores], batch.terms[one.name])
-            if one.name in batch.terms
-            else nothing(self._heads[one.head], outputs.last)
-            for one in self._learned
+            term.name: term.tensors.loss(predicted[term.scores], batch.terms[term.name])
+            if term.name in batch.terms
+            else nothing(self._heads[term.head], outputs.last)
+            for term in self._learned
         }
-        for one in self._learned:
-            for name in batch.named([one.name])[1:]:
-                losses[name] = one.tensors.loss(predicted[one.scores], batch.terms[name])
+        for term in self._learned:
+            for name in batch.named([term.name])[1:]:
+                losses[name] = term.tensors.loss(predicted[term.scores], batch.terms[name])
         return losses
 
 
@@ -205,12 +203,12 @@ class Teaching:
         states = states_of(self._scored, batch, network, outputs)
         before, taught = batch.taught or {}, {}
         with torch.no_grad():
-            for one in (term for term in self._scored if term.name in batch.terms):
-                layers = (*states[one.states], *one.tensors.taken(outputs, learned=False))
-                head: Any = frozen.heads[one.head] if asks_head(one.tensors.node) else None
+            for term in (term for term in self._scored if term.name in batch.terms):
+                layers = (*states[term.states], *term.tensors.taken(outputs, learned=False))
+                head: Any = frozen.heads[term.head] if asks_head(term.tensors.node) else None
                 read = HeadInput(layers, batch, head, frozen.encoder)
-                output = Taught(network.share, one.tensors.taught(read))
-                taught[one.name] = (*before.get(one.name, ()), output)
+                output = Taught(network.share, term.tensors.taught(read))
+                taught[term.name] = (*before.get(term.name, ()), output)
         return batch._replace(taught=taught)
 
 

@@ -113,8 +113,8 @@ def _move(
     # A list times a list of numbers on the device would be a kernel for each tensor.
     begins = [0, *accumulate(groups)][:-1]
     stacks = [
-        first[at].new_empty(count, *first[at].shape)
-        for at, count in zip(begins, groups, strict=True)
+        first[begin].new_empty(count, *first[begin].shape)
+        for begin, count in zip(begins, groups, strict=True)
     ]
     updates = [stack[i] for stack, count in zip(stacks, groups, strict=True) for i in range(count)]
     divisors = list(torch._foreach_sqrt(second))
@@ -130,9 +130,9 @@ def _move(
         torch._foreach_add_(shrinking, [weights[i] for i in decayed], alpha=rule.decay_by_rate)
     if isinstance(rule, Lamb) and adapted:
         factors = _ratios(weights[:adapted], updates[:adapted], add)
-    for at, stack in zip(begins, stacks, strict=True):
-        if at < adapted:
-            stack.mul_(factors[at : at + len(stack), None])
+    for begin, stack in zip(begins, stacks, strict=True):
+        if begin < adapted:
+            stack.mul_(factors[begin : begin + len(stack), None])
     torch._foreach_mul_(updates, rate)
     torch._foreach_sub_(weights, updates)
 
@@ -180,7 +180,7 @@ SMALLEST_NORM = 1e-7
 
 
 class MuonRule:
-    """The momentum of matrices, made orthogonal; ``others`` updates all other weights at a rate.
+    """The momentum of matrices, made orthogonal; ``adam`` updates all other weights at a rate.
 
     The bits are those of torch.optim.Muon where products are in bf16. Matrices of one shape are
     multiplied together; of sharded ones each process gathers the whole, one after the other.
@@ -193,10 +193,10 @@ class MuonRule:
         optimizer: Muon,
         matrices: Mapping[str, Tensor],
         moments: Moments,
-        others: Callable[[float], None],
+        adam: Callable[[float], None],
         dtype: torch.dtype,
     ) -> None:
-        self._rule, self._others, self._dtype = optimizer, others, dtype
+        self._rule, self._adam, self._dtype = optimizer, adam, dtype
         self._matrices = [(matrix, moments[f"m.{name}"]) for name, matrix in matrices.items()]
         self._share = optimizer.adamw_lr / optimizer.lr if optimizer.adamw_lr else 1.0
 
@@ -213,7 +213,7 @@ class MuonRule:
             size = 1 if sharded else max(1, MUON_AT_ONCE // math.prod(shape))
             for first in range(0, len(group), size):
                 self._move(group[first : first + size], rate)
-        self._others(rate * self._share)
+        self._adam(rate * self._share)
 
     def _move(self, group: list[tuple[Tensor, Tensor]], rate: float) -> None:
         """Update matrices of one shape, each with its momentum."""

@@ -5,8 +5,8 @@ A rule keeps one or two moments for each weight, in a flat dict of tensors ``m.<
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
 import torch
@@ -73,13 +73,13 @@ def make_rule(
             exempt = undecayed, unadapted
             return ForeachRule(optimizer, *exempt, parameters, moments, updates, compiled, add)
         case Muon():
-            taken = {weight.name for weight in table if optimizer.takes(weight)}
-            matrices = {name: p for name, p in parameters.items() if name in taken}
-            rest = {name: p for name, p in parameters.items() if name not in taken}
-            others = AdamRule(optimizer.of_others, undecayed, rest, moments, updates)
+            names = {weight.name for weight in table if optimizer.takes(weight)}
+            matrices = {name: p for name, p in parameters.items() if name in names}
+            rest = {name: p for name, p in parameters.items() if name not in names}
+            adam = AdamRule(optimizer.of_others, undecayed, rest, moments, updates)
             on_cpu = all(p.device.type == "cpu" for p in matrices.values())
             dtype = torch.float32 if on_cpu and precision == "fp32" else torch.bfloat16
-            return MuonRule(optimizer, matrices, moments, others.update, dtype)
+            return MuonRule(optimizer, matrices, moments, adam.update, dtype)
 
 
 def gradient_norm(parameters: Mapping[str, Tensor]) -> Tensor:
@@ -118,16 +118,10 @@ def guard(losses_t: Tensor, squared_norm: Tensor, limit: float) -> Guard:
     return Guard((squared_norm / limit**2).sqrt().clamp(min=1).float() if limit else None, bad)
 
 
-@dataclass
-class _Group:
-    """Weights and their moments that share decay, learning-rate factor and eps."""
-
-    decay: float
-    share: float
-    eps: float
-    weights: list[Tensor] = field(default_factory=list)
-    first: list[Tensor] = field(default_factory=list)
-    second: list[Tensor] = field(default_factory=list)
+Settings = tuple[float, float, float]
+"""Decay, learning-rate factor and eps of a group of weights."""
+Moved = tuple[Tensor, Tensor, Tensor]
+"""A weight and its two moments."""
 
 
 class AdamRule:
@@ -150,19 +144,17 @@ class AdamRule:
     ) -> None:
         layers = {name: layer_of(name) for name in parameters}
         top = max((layer for layer in layers.values() if layer is not None), default=0)
-        groups: dict[tuple[bool, float, float], _Group] = {}
+        self._groups = defaultdict[Settings, list[Moved]](list)
         for name, parameter in parameters.items():
             layer = layers[name]
             # By the number of layers up to the heads (ELECTRA's _get_layer_lrs).
             share = optimizer.layer_decay ** (0 if layer is None else top + 2 - layer)
             # m / (sqrt(v) + eps) of a gradient times c is that of the gradient with eps / c.
             eps = optimizer.eps / optimizer.gradient_decay ** (top - (layer or top))
-            group = _Group(0.0 if name in undecayed else optimizer.decay_by_rate, share, eps)
-            group = groups.setdefault((name in undecayed, share, eps), group)
-            group.weights.append(parameter)
-            group.first.append(moments[f"m.{name}"])
-            group.second.append(moments[f"v.{name}"])
-        self._groups, self._betas = list(groups.values()), optimizer.betas
+            decay = 0.0 if name in undecayed else optimizer.decay_by_rate
+            moved = parameter, moments[f"m.{name}"], moments[f"v.{name}"]
+            self._groups[decay, share, eps].append(moved)
+        self._betas = optimizer.betas
         count = float(updates) if optimizer.bias_correction else math.inf
         self._updates = torch.tensor(count, device=next(iter(parameters.values())).device)
 
@@ -170,21 +162,22 @@ class AdamRule:
     def update(self, rate: float, guard: Guard | None = None) -> None:
         """Update every weight that has a gradient, by torch's fused kernel."""
         self._updates += 1
-        for group in self._groups:
-            active = [n for n, weight in enumerate(group.weights) if weight.grad is not None]
+        for settings, group in self._groups.items():
+            active = [moved for moved in group if moved[0].grad is not None]
             if active:
-                self._move(group, active, rate * group.share, guard)
+                self._move(settings, active, rate, guard)
         if guard is not None:
             self._updates -= guard.bad
 
-    def _move(self, group: _Group, active: list[int], rate: float, guard: Guard | None) -> None:
-        weights = [group.weights[n] for n in active]
+    def _move(
+        self, settings: Settings, active: list[Moved], rate: float, guard: Guard | None
+    ) -> None:
+        decay, share, eps = settings
+        weights, first, second = (local_shards(column) for column in zip(*active, strict=True))
+        gradients = local_shards(weight.grad for weight, _, _ in active if weight.grad is not None)
         torch._fused_adamw_(
-            local_shards(weights),
-            local_shards(weight.grad for weight in weights if weight.grad is not None),
-            local_shards(group.first[n] for n in active),
-            local_shards(group.second[n] for n in active), [], [self._updates] * len(active),
-            lr=rate, beta1=self._betas[0], beta2=self._betas[1], weight_decay=group.decay,
-            eps=group.eps, amsgrad=False, maximize=False,
+            weights, gradients, first, second, [], [self._updates] * len(active), lr=rate * share,
+            beta1=self._betas[0], beta2=self._betas[1], weight_decay=decay, eps=eps,
+            amsgrad=False, maximize=False,
             grad_scale=guard.divisor if guard else None, found_inf=guard.bad if guard else None,
         )  # fmt: skip

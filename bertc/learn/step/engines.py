@@ -7,7 +7,7 @@ batch, so ``step`` multiplies by the number of processes.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -184,14 +184,12 @@ def local_shards(tensors: Iterable[Tensor]) -> list[Tensor]:
 
 def local_shard(tensor: Any) -> Tensor:
     """The local shard of a tensor, sharing its memory; a plain tensor is its own shard."""
-    part: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    return part
+    return cast(Tensor, tensor.to_local() if hasattr(tensor, "to_local") else tensor)
 
 
 def whole(tensor: Any) -> Tensor:
     """The whole of a sharded tensor, gathered by all processes; a plain tensor is whole."""
-    full: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
-    return full
+    return cast(Tensor, tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor)
 
 
 def shard_like(tensor: Tensor, weight: Any) -> Tensor:

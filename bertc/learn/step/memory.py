@@ -102,7 +102,9 @@ class Remembered:
         if self.types is None or not adaptive_unit(stage):
             return self.types
         targets = (targets for part in micro_batches for targets in part.terms.values())
-        counts = next((of.counts for of in targets if isinstance(of, Predictions)), None)
+        counts = next(
+            (masked.counts for masked in targets if isinstance(masked, Predictions)), None
+        )
         counts = torch.zeros_like(self.types.counts) if counts is None else counts
         ranks.add(counts)
         self.following = self.types.after(counts, stage, step)
@@ -151,9 +153,8 @@ def beginning(model: Model, stage: Stage, batch: int, device: torch.device) -> M
 def joined(parts: list[Memory | None]) -> Memory | None:
     """Concatenate the memories of several groups of rows."""
     memories = [part for part in parts if part is not None]
-    if not memories:
-        return None
-    return memories[0]._replace(states=torch.cat([part.states for part in memories], dim=1))
+    states = [part.states for part in memories]
+    return memories[0]._replace(states=torch.cat(states, dim=1)) if memories else None
 
 
 def files(stage: Stage, step: int) -> dict[str, Shapes]:

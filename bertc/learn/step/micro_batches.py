@@ -60,14 +60,14 @@ def corruption(
             if places:
                 size = -(-len(places) // -(-len(places) // microbatch))
                 cut = _in_one_direction(direction, vocab, seed, size, remembered)
-                at = torch.tensor([begin + place for begin in begins for place in places])
-                corruptions.append((cut, at.to(vocab.special.device), len(places)))
+                chosen = torch.tensor([begin + place for begin in begins for place in places])
+                corruptions.append((cut, chosen.to(vocab.special.device), len(places)))
         return corruptions
 
     def micro_batches(inputs: Inputs, batch: int, number: int = 0) -> list[list[MicroBatch]]:
         of_directions = (
-            cut(Inputs(*(tensor[at] for tensor in inputs)), rows, number)
-            for cut, at, rows in cuts(len(inputs.lengths), batch)
+            cut(Inputs(*(tensor[chosen] for tensor in inputs)), rows, number)
+            for cut, chosen, rows in cuts(len(inputs.lengths), batch)
         )
         return [[*chain(*of_batch)] for of_batch in zip(*of_directions, strict=True)]
 

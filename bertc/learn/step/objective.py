@@ -33,11 +33,10 @@ def batch_vectors(model: Model, stage: Stage, micro_batch: MicroBatch) -> tuple[
     scored, tasks = joined(network.scored), {t.title for t in stage.tasks if t.compares_examples}
     comparing = (term for term in scored if term.name in tasks)
     term = next(term for term in comparing if term.name in micro_batch.terms)
-    outputs = model.read_on(micro_batch.read_by(network), wanted=network.wanted)
+    outputs = model.read_on(micro_batch.read_by(network), request=network.wanted)
     states = states_of(scored, micro_batch, network, outputs)[term.states]
     read = HeadInput(states, micro_batch, model.heads[term.head], model.network(MAIN))
-    both: tuple[Tensor, Tensor] = term.tensors.compared_vectors(micro_batch.terms[term.name], read)
-    return both
+    return term.tensors.compared_vectors(micro_batch.terms[term.name], read)
 
 
 def compares(stage: Stage, micro_batch: MicroBatch) -> bool:
@@ -169,16 +168,15 @@ def _scoring(model: Model, stage: Stage, network: Network, compiled: bool) -> Sc
         guesses_bk = next((sampled for sampled in guesses if sampled is not None), None)
         if not names:
             return hidden_bsh.new_zeros(()), hidden_bsh.new_zeros(3, 0), guesses_bk
-        every = list(terms.values())  # those of names first
-        sums_t = torch.stack([term.sum.float() for term in every])
-        hits_t = torch.stack([term.correct.float() for term in every])
-        yes_t = torch.stack(
-            [sums_t.new_zeros(()) if (yes := term.yes) is None else yes.float() for term in every]
-        )
+        all_terms = list(terms.values())  # those of names first
+        sums_t = torch.stack([term.sum.float() for term in all_terms])
+        hits_t = torch.stack([term.correct.float() for term in all_terms])
+        none = sums_t.new_zeros(())
+        yes_t = torch.stack([none if t.yes is None else t.yes.float() for t in all_terms])
         own_t = torch.stack([factors_t[place] for place in places])
         statistics = torch.stack([sums_t.detach(), hits_t, yes_t])
         # In training there are no others: a slice of all would be a launch backward.
-        learned_t = sums_t if len(every) == len(names) else sums_t[: len(names)]
+        learned_t = sums_t if len(all_terms) == len(names) else sums_t[: len(names)]
         return (learned_t * own_t).sum(), statistics, guesses_bk
 
     if not compiled:

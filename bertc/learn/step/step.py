@@ -92,14 +92,12 @@ class TrainStep:
         weights are as before. So they are if a loss or the gradient is not finite (DataError), or
         if a stop was requested between two micro-batches (StoppedError).
         """
-        stage, names = self.stage, losses.kinds(self.stage)
+        stage, ranks, names = self.stage, self._ranks, losses.kinds(self.stage)
         # Fewer than the process with most examples has: all take part in as many.
-        distributed = self._ranks.is_distributed
-        missing = self._most_parts - len(batch.micro_batches) if distributed else 0
+        missing = self._most_parts - len(batch.micro_batches) if ranks.is_distributed else 0
         sums, counts_t, memory = self.gradients(batch.micro_batches, step, missing)
-        types = self._remembered.types_after(batch.micro_batches, self.stage, step, self._ranks)
-        norm = gradient_norm(self.parameters)
-        ranks, terms, limit = self._ranks, len(names), stage.optimizer.clip
+        types = self._remembered.types_after(batch.micro_batches, stage, step, ranks)
+        norm, terms, limit = gradient_norm(self.parameters), len(names), stage.optimizer.clip
         shared = torch.cat([torch.stack(sums).double().sum(0), norm.double().square()[None]])
         shared = torch.cat([shared, *ranks.signal_flags(shared)])
         ranks.add(shared)
@@ -211,8 +209,8 @@ class TrainStep:
     def _seed(self, step: int, index: int) -> None:
         """Seed the dropout of a micro-batch of this process."""
         place = (index, self._first) if self._first else (index,)
-        at = step + max(0, -self.stage.counted_from)
-        _seed_draws(self._device, key(self._run_seed, "dropout", at, *place))
+        counted_step = step + max(0, -self.stage.counted_from)
+        _seed_draws(self._device, key(self._run_seed, "dropout", counted_step, *place))
 
     def _drop_gradients(self) -> None:
         keeps = self._engine.keeps_gradients
@@ -229,18 +227,15 @@ class TrainStep:
             return
         fault = self._ranks.first_message(self._fault(totals, parts, batch.inputs))
         with self._ranks.raise_on_all():
-            raise DataError(
-                f"step {step}: {fault}; the weights are unchanged", help=what_to_try(step)
-            )
+            message = f"step {step}: {fault}; the weights are unchanged"
+            raise DataError(message, what_to_try(step))
 
     def _fault(self, totals: list[float], parts: list[list[float]], inputs: Inputs | None) -> str:
         """Name the loss or gradient that is not finite, and its examples if they are known here."""
         names = losses.kinds(self.stage)
         ids = inputs.example_ids.tolist() if inputs and not split_rows(self.stage)[1:] else []
-        fault, where = (
-            f"the gradient of {' + '.join(names)} is not finite though the loss is",
-            "batch",
-        )
+        fault = f"the gradient of {' + '.join(names)} is not finite though the loss is"
+        where = "batch"
         if not all(map(math.isfinite, totals)):
             by_part = [
                 [name for name, value in zip(names, part, strict=True) if not math.isfinite(value)]
@@ -251,8 +246,8 @@ class TrainStep:
                 return ""  # it is in a part of another process
             fault = f"the loss of {' and '.join(by_part[index])} is not a finite number"
             where, ids = "micro-batch", ids[index * self._microbatch :]
-        shown = ", ".join(map(str, ids[:SHOWN_EXAMPLES]))
-        return fault + f", in a {where} that begins with examples {shown}" * bool(ids)
+        first_ids = ", ".join(map(str, ids[:SHOWN_EXAMPLES]))
+        return fault + f", in a {where} that begins with examples {first_ids}" * bool(ids)
 
 
 def what_to_try(step: int) -> str:

@@ -5,7 +5,7 @@ the table of distances.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -33,12 +33,12 @@ class ContentContext(NamedTuple):
     mask: masks.AttentionMask
     related: Rotation | Distances | None = None
 
-    def select_queries(self, inputs: EncoderInputs) -> "ContentContext":
-        """The context of the output positions."""
-        mask, related = self.mask.select_queries(inputs), self.related
-        if related is not None and not isinstance(mask, masks.OF_ALL_QUERIES):
-            related = related.select_queries(inputs)
-        return ContentContext(mask, related)
+    def select_queries(self, inputs: EncoderInputs, at_bq: Int[Tensor, "b q"]) -> "ContentContext":
+        """The context of the queries at some positions; of kernels for all queries the outputs."""
+        if isinstance(self.mask, masks.OF_ALL_QUERIES):
+            return self._replace(mask=self.mask._replace(outputs=at_bq))
+        related = None if self.related is None else self.related.select_queries(at_bq)
+        return ContentContext(self.mask.select_queries(inputs, at_bq), related)
 
 
 class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
@@ -117,12 +117,13 @@ class DisentangledContext(NamedTuple):
         parts: dict[str, Any] = {name: masks.of_rows(getattr(self, name), rows) for name in names}
         return self._replace(**parts)
 
-    def select_queries(self, inputs: EncoderInputs) -> "DisentangledContext":
-        """The context of the output positions."""
-        assert inputs.output_positions is not None, "called only with output positions"
-        mask, has_keys = masks.Mask(self.mask, self.has_keys).select_queries(inputs)[:2]
-        row = masks.select_rows(self.row, inputs.output_positions)
-        return self._replace(mask=mask, has_keys=has_keys, row=row)
+    def select_queries(
+        self, inputs: EncoderInputs, at_bq: Int[Tensor, "b q"]
+    ) -> "DisentangledContext":
+        """The context of the queries at some positions."""
+        mask = masks.Mask(self.mask, self.has_keys).select_queries(inputs, at_bq)
+        row = masks.select_rows(self.row, at_bq)
+        return self._replace(mask=mask.allowed, has_keys=mask.has_keys, row=row)
 
 
 class DisentangledAttention(ProjectedAttention[nodes.DisentangledAttention, DisentangledContext]):
@@ -162,8 +163,8 @@ class DisentangledAttention(ProjectedAttention[nodes.DisentangledAttention, Dise
         )
         columns: int = torch.sym_max(key.shape[2], len(table_rh))  # type: ignore[no-untyped-call]
         mixed = [
-            self._mixed(query[at], key[at], value[at], far_query, far_key, context.of_rows(at))
-            for at in rows_at_once(key.shape[0], self.heads * query.shape[2] * columns, query)
+            self._mixed(query[b], key[b], value[b], far_query, far_key, context.of_rows(b))
+            for b in rows_at_once(key.shape[0], self.heads * query.shape[2] * columns, query)
         ]
         return join_heads(mixed[0] if len(mixed) == 1 else torch.cat(mixed))
 
@@ -200,8 +201,7 @@ def _pick_products(
     x_bnsr = torch.unflatten(products, 1, (x_bnsd.shape[0], -1)).transpose(0, 1)
     if torch.compiler.is_compiling():
         return x_bnsr.gather(3, row_bnsk)
-    picked: Tensor = _Picked.apply(x_bnsr, row_bnsk)  # type: ignore[no-untyped-call]
-    return picked
+    return cast(Tensor, _Picked.apply(x_bnsr, row_bnsk))  # type: ignore[no-untyped-call]
 
 
 class _Picked(torch.autograd.Function):

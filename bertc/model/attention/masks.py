@@ -25,15 +25,13 @@ class Mask(NamedTuple):
     has_keys: Bool[Tensor, "b 1 q 1"] | None = None
     is_causal: bool = False  # excludes later keys without a tensor
 
-    def select_queries(self, inputs: EncoderInputs) -> "Mask":
-        """The mask of the output positions."""
-        assert inputs.output_positions is not None, "called only with output positions"
+    def select_queries(self, inputs: EncoderInputs, at_bq: Int[Tensor, "b q"]) -> "Mask":
+        """The mask of the queries at some positions."""
         if self.is_causal:
-            lane_s = torch.arange(inputs.token_ids.shape[1], device=inputs.output_positions.device)
-            return Mask((lane_s <= inputs.output_positions[..., None])[:, None])
+            lane_s = torch.arange(inputs.token_ids.shape[1], device=at_bq.device)
+            return Mask((lane_s <= at_bq[..., None])[:, None])
         allowed, has_keys = (
-            x if x is None else select_rows(x, inputs.output_positions)
-            for x in (self.allowed, self.has_keys)
+            x if x is None else select_rows(x, at_bq) for x in (self.allowed, self.has_keys)
         )
         return Mask(allowed, has_keys)
 
@@ -46,10 +44,6 @@ class VarlenOffsets(NamedTuple):
     outputs: Int[Tensor, "b q"] | None = None  # positions of the outputs, if not all
     reach: int | None = None  # tokens on each side that a query attends to; None: all
 
-    def select_queries(self, inputs: EncoderInputs) -> "VarlenOffsets":
-        """The same sequences, with outputs at the output positions only."""
-        return self._replace(outputs=inputs.output_positions)
-
 
 class Blocks(NamedTuple):
     """The mask of windows: queries in blocks, each against the keys of its block and on both sides.
@@ -61,10 +55,6 @@ class Blocks(NamedTuple):
     allowed: Shaped[Tensor, "blocks #n z k"]
     reach: int
     outputs: Int[Tensor, "b q"] | None = None  # positions of the outputs, if not all
-
-    def select_queries(self, inputs: EncoderInputs) -> "Blocks":
-        """The same blocks, with outputs at the output positions only."""
-        return self._replace(outputs=inputs.output_positions)
 
     def queries(self, x: Shaped[Tensor, "b s n d"]) -> Shaped[Tensor, "blocks n z d"]:
         """The blocks of rows (b, s, n, d)."""
@@ -101,8 +91,8 @@ OF_ALL_QUERIES = (VarlenOffsets, Blocks)
 def mask_of(inputs: EncoderInputs) -> Mask:
     """The mask of these inputs as tensors, with everything that affects it."""
     if inputs.permutation is not None:
-        memory, alone = inputs.memory, inputs._replace(permutation=None, memory=None)
-        also = mask_of(alone).allowed
+        memory, in_order = inputs.memory, inputs._replace(permutation=None, memory=None)
+        also = mask_of(in_order).allowed
         allowed_bqs = permuted(inputs.permutation, None if also is None else also[:, 0])
         return with_empty_queries(allowed_bqs if memory is None else memory.allowed(allowed_bqs))
     if inputs.causal or inputs.memory is not None:
@@ -170,8 +160,8 @@ def _in_blocks(inputs: EncoderInputs, reach: int) -> Blocks:
     if numbers_bs is not None:
         blocks = _filled(numbers_bs[..., None, None], size)
         keys_bm1k = _with_sides(blocks, reach)[..., 0, 0][:, :, None]
-        alone = inputs.sequence_ids is None
-        allowed_bmzk = allowed_bmzk & (keys_bm1k.bool() if alone else keys_bm1k == blocks[..., 0])
+        packed = inputs.sequence_ids is not None
+        allowed_bmzk = allowed_bmzk & (keys_bm1k == blocks[..., 0] if packed else keys_bm1k.bool())
     allowed_bmzk = _at_least_itself(allowed_bmzk, apart_mzk).expand(b, -1, -1, -1)
     return Blocks(allowed_bmzk.flatten(0, 1)[:, None], reach)
 

@@ -43,18 +43,16 @@ class RelativeContext(NamedTuple):
         parts: dict[str, Any] = {name: of_rows(getattr(self, name), rows) for name in names}
         return self._replace(**parts)
 
-    def select_queries(self, inputs: EncoderInputs) -> "RelativeContext":
-        """The context of the output positions."""
-        positions_bq = inputs.output_positions
-        assert positions_bq is not None, "called only with output positions"
+    def select_queries(self, inputs: EncoderInputs, at_bq: Int[Tensor, "b q"]) -> "RelativeContext":
+        """The context of the queries at some positions."""
         selected = {
-            name: select_rows(full, positions_bq)
+            name: select_rows(full, at_bq)
             for name in ("mask", "same_segment", "has_keys")
             if (full := getattr(self, name)) is not None
         }
-        lane_s = torch.arange(inputs.token_ids.shape[1], device=positions_bq.device)
-        at_bq = inputs.in_queries(lane_s[None]).expand(positions_bq.shape[0], -1)
-        return self._replace(gathered=at_bq.gather(1, positions_bq) + inputs.remembered, **selected)
+        lane_s = torch.arange(inputs.token_ids.shape[1], device=at_bq.device)
+        lanes_bq = inputs.in_queries(lane_s[None]).expand(at_bq.shape[0], -1)
+        return self._replace(gathered=lanes_bq.gather(1, at_bq) + inputs.remembered, **selected)
 
 
 class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):

@@ -6,7 +6,7 @@ All tensors are contiguous. Arithmetic is in fp32, results have the dtype of the
 import ctypes
 from collections.abc import Iterable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -70,13 +70,14 @@ def kernels_for(x: Tensor, *weights: Tensor, width: int = 1) -> "Kernels | None"
 
 def missing(value: ValueType) -> str:
     """The reason why there are no kernels for this dtype; empty if there are."""
-    return load_library(value).missing
+    library = load_library(value)
+    return library if isinstance(library, str) else ""
 
 
 @cache
 def _kernels(value: ValueType) -> "Kernels | None":
-    library = load_library(value).library
-    return None if library is None else Kernels(library)
+    library = load_library(value)
+    return None if isinstance(library, str) else Kernels(library)
 
 
 class Kernels:
@@ -162,7 +163,7 @@ class Kernels:
     def norm_backward(
         self,
         upstream: Tensor,
-        beside: Tensor | None,
+        sums_upstream: Tensor | None,
         sums: Tensor,
         means: Tensor,
         rates: Tensor,
@@ -170,12 +171,12 @@ class Kernels:
         centred: bool,
         dropped: Dropped,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The gradients of x, y, weight and bias; ``beside`` is that of the sums, if any."""
+        """The gradients of x, y, weight and bias; ``sums_upstream`` is that of the sums, if any."""
         width, rows = sums.shape[-1], len(means)
         x_grad = torch.empty_like(sums)
         y_grad = torch.empty_like(sums) if dropped.level else x_grad
         weight_grads, bias_grads = torch.empty(2, PARTIAL_SUMS, width)
-        read = (upstream, beside, sums, means, rates, weight)
+        read = (upstream, sums_upstream, sums, means, rates, weight)
         written = (x_grad, y_grad, weight_grads, bias_grads)
         sizes = (rows, width, PARTIAL_SUMS)
         self._run("norm_backward", (*read, *written), *sizes, centred, *dropped)
@@ -237,8 +238,8 @@ def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
             # call would repeat them (seen in torch 2.11); one number counts as four draws.
             x.new_empty(1).uniform_()
         return dropped
-    y: Tensor = _Dropout.apply(x, drop(rate), kernels_for(x))  # type: ignore[no-untyped-call]
-    return y
+    dropped = _Dropout.apply(x, drop(rate), kernels_for(x))  # type: ignore[no-untyped-call]
+    return cast(Tensor, dropped)
 
 
 def drop_out(x: Tensor, dropped: Dropped, kernels: Kernels | None) -> Tensor:

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 
@@ -35,19 +35,12 @@ SUM = ".sha256"
 ValueType = Literal["bf16", "fp32"]
 
 
-class Loaded(NamedTuple):
-    """The library, or None and the reason in ``missing``."""
-
-    library: ctypes.CDLL | None
-    missing: str
-
-
 @cache
-def load_library(value: ValueType) -> Loaded:
-    """Load the kernels for a dtype; the first call on a machine compiles them."""
+def load_library(value: ValueType) -> ctypes.CDLL | str:
+    """Load the kernels for a dtype, or say why there are none; the first call compiles them."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if platform.system() != "Linux":
-        return Loaded(None, f"not on {platform.system()}")
+        return f"not on {platform.system()}"
     command = [*COMPILER_FLAGS, *VECTORS.get(torch.backends.cpu.get_cpu_capability(), ())]
     command += ["-DBF16"] if value == "bf16" else []
     try:
@@ -57,31 +50,32 @@ def load_library(value: ValueType) -> Loaded:
         path = cache_folder() / f"kernels-{os.geteuid()}" / name
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not _is_own(path.parent):
-            return Loaded(None, f"{path.parent} can be written by other users")
+            return f"{path.parent} can be written by other users"
         if not _is_whole(path):
             if compiler is None:
-                return Loaded(None, "no C compiler (cc) is installed")
+                return "no C compiler (cc) is installed"
             _compile([compiler, *command], path)
         # OpenMP is left to resolve to torch's own: a second one would start threads of its own.
-        return Loaded(ctypes.CDLL(str(path)), "")
+        return ctypes.CDLL(str(path))
     except subprocess.SubprocessError:
-        return Loaded(None, f"{compiler} cannot compile them")
+        return f"{compiler} cannot compile them"
     except OSError as error:
-        return Loaded(None, f"they cannot be kept or loaded ({error.strerror or 'wrong system'})")
+        return f"they cannot be kept or loaded ({error.strerror or 'wrong system'})"
 
 
 def _is_own(folder: Path) -> bool:
     """True if this user alone can put a library there: in a shared cache others may plant one."""
-    there = folder.stat()
-    owned = stat.S_ISDIR(there.st_mode) and there.st_uid == os.geteuid()
-    return owned and not there.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    status = folder.stat()
+    owned = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+    return owned and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _is_whole(path: Path) -> bool:
     """True if a library is there as it was compiled: a damaged one ends the process by a signal."""
     written = path.with_suffix(SUM)
-    there = path.is_file() and written.is_file()
-    return there and written.read_text("utf-8", "replace") == _checksum(path)
+    if not (path.is_file() and written.is_file()):
+        return False
+    return written.read_text("utf-8", "replace") == _checksum(path)
 
 
 def _checksum(path: Path) -> str:

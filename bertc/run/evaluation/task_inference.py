@@ -101,7 +101,7 @@ def outputs(
 ) -> tuple[Tensor | SpanScores, Tensor]:
     """Scores of a task's head for a batch, and the summed loss, hits, predictions, weights (4,)."""
     targets, network = micro_batch.terms[task.title], stage.network(MAIN)
-    outputs = model.read_on(micro_batch.read_by(network), wanted=task.wanted(learned=True))
+    outputs = model.read_on(micro_batch.read_by(network), request=task.wanted(learned=True))
     last = states_of(joined([task]), micro_batch, network, outputs)[task.head_name]
     if isinstance(task, Embed):  # one vector a text need not be learned
         maps = model.heads[task.head_name] if task.answer.by_token else nn.ModuleList()

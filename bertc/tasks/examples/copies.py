@@ -174,18 +174,17 @@ class Copier:
         if not isinstance(node, Mined):
             return examples
         assert self.networks, "a program with mined negatives comes with networks"
+        rows = [e for e in examples if isinstance(e, TextExample | ChoiceExample)]
         pairs = [
             (e.texts[0], e.texts[1]) if isinstance(e, TextExample) else (e.question, e.choices[0])
-            for e in examples
-            if isinstance(e, TextExample | ChoiceExample)
+            for e in rows
         ]
         negatives_mined = mined(node, task.title, pairs, self.networks, self.cache, self.progress)
         return [
             replace(example, texts=example.texts + negatives)
             if isinstance(example, TextExample)
             else replace(example, choices=example.choices + negatives)
-            for example, negatives in zip(examples, negatives_mined, strict=True)
-            if isinstance(example, TextExample | ChoiceExample)
+            for example, negatives in zip(rows, negatives_mined, strict=True)
         ]
 
     def _identity(self, node: augmentation.Changes) -> list[str]:
@@ -205,14 +204,14 @@ class Copier:
     ) -> dict[str, int]:
         copied, total = source.counts(len(texts))
         chosen = permute(np.arange(copied), len(texts), node.seed, "copied", node.kind).tolist()
-        counts = {i: total // copied + (at < total % copied) for at, i in enumerate(chosen)}
+        counts = {i: total // copied + (nth < total % copied) for nth, i in enumerate(chosen)}
         change = self._change(node, texts, sorted(chosen))
 
         def copy(index: int, number: int) -> tuple[str, ...]:
             random = Random(key(node.seed, "copy", node.kind, index, number))
             turn = TURNS[number % len(TURNS)] if len(texts[index]) > 1 else (0,)
             parts = enumerate(texts[index])
-            return tuple(change(text, random) if at in turn else text for at, text in parts)
+            return tuple(change(text, random) if nth in turn else text for nth, text in parts)
 
         self.progress.begin(f"copying examples of {title}", total, "rows")
         repeated = 0
@@ -237,7 +236,7 @@ class Copier:
                 copied = chain.from_iterable(texts[index] for index in chosen)
                 split = [split_text(text) for text in dict.fromkeys(copied)]
                 candidates = self._candidates(node, split)
-                likely = {text.text: (text, of) for text, of in zip(split, candidates, strict=True)}
+                likely = {t.text: (t, words) for t, words in zip(split, candidates, strict=True)}
                 chance = node.probability
                 return lambda text, random: replaced(*likely[text], chance, random)
 
@@ -250,10 +249,10 @@ class Copier:
         if not node.vectors:
             return candidates
         vectors = read_vectors(node.vectors, self.progress, most=MOST_VECTORS)
-        words = [{at: text.words[at].lower() for at in replaceable(text)} for text in texts]
-        near = nearest_words(vectors, {word for of in words for word in of.values()}, number)
+        words = [{i: text.words[i].lower() for i in replaceable(text)} for text in texts]
+        near = nearest_words(vectors, {word for row in words for word in row.values()}, number)
         # Words of several pieces have neighbours alone.
         return [
-            {at: near[word] for at, word in of.items() if near.get(word)} | dict(likely)
-            for of, likely in zip(words, candidates, strict=True)
+            {place: near[word] for place, word in row.items() if near.get(word)} | dict(likely)
+            for row, likely in zip(words, candidates, strict=True)
         ]

@@ -121,7 +121,7 @@ def _choices(task: AnyTask, examples: Examples, rows: RowBuilder) -> None:
             pair = (passage, choice) if task.first == "passage" else (choice, passage)
             cut_pair = fitted(*pair, rows)
             shortened |= cut_pair != pair
-            rows.add(number, cut_pair, (answer_index,), there=exists)
+            rows.add(number, cut_pair, (answer_index,), exists=exists)
         rows.num_cut += shortened
         rows.num_questions_cut += question_shortened
 
@@ -133,8 +133,8 @@ def _tagged(task: AnyTask, examples: Examples, rows: RowBuilder) -> None:
     max_tokens = rows.max_tokens(1)
     sentences = [e for e in examples if isinstance(e, kinds.TaggedExample)]
     # A space before a word is part of its tokens in byte-level vocabularies.
-    alone, after = ids_of(rows.vocabulary, ["a", " a"])
-    spaced = alone != after
+    first, after = ids_of(rows.vocabulary, ["a", " a"])
+    spaced = first != after
     texts = [
         [f" {word}" if spaced and place else word for place, word in enumerate(example.words)]
         for example in sentences
@@ -154,11 +154,11 @@ def _tagged(task: AnyTask, examples: Examples, rows: RowBuilder) -> None:
         rows.num_cut += bounds[-1][1] < len(encoding.ids)
         for (start, end), scored in zip(bounds, scored_words(bounds, places), strict=True):
             rows.add(number, (encoding.ids[start:end], None), ())
-            there = places[scored]
-            read = (there >= 0) & (there < end)
+            firsts = places[scored]
+            read = (firsts >= 0) & (firsts < end)
             rows.num_unread += int((~read).sum())
-            at_row = there - start + len(rows.template.before[0])
-            rows.words.append(np.where(read, at_row, -1))
+            in_row = firsts - start + len(rows.template.before[0])
+            rows.words.append(np.where(read, in_row, -1))
             rows.tags.append(np.asarray(tags, dtype=np.int64)[scored])
 
 

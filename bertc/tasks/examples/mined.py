@@ -61,8 +61,8 @@ def mined(
         texts, queries = [written[passage] for passage in passages], [query for query, _ in pairs]
         likeness = networks.likeness(node.run, queries, texts, progress)
 
-        def judged(query: str, of: list[int]) -> list[float]:
-            return networks.judged(node.judge, [(query, texts[number]) for number in of])
+        def judged(query: str, numbers: list[int]) -> list[float]:
+            return networks.judged(node.judge, [(query, texts[number]) for number in numbers])
 
         judge, of_queries = judged if node.judge else None, [*zip(queries, right, strict=True)]
         chosen, facts = _search(node, of_queries, positives, likeness, len(texts), judge)
@@ -70,8 +70,8 @@ def mined(
         return facts
 
     facts = obtain(folder, make, progress)
-    told = f"{title}: {facts['false']:,} texts above {node.margin:g} of their positive's score"
-    progress.note(f"{told} are no negatives; {facts['drawn']:,} of the negatives are random")
+    above = f"{title}: {facts['false']:,} texts above {node.margin:g} of their positive's score"
+    progress.note(f"{above} are no negatives; {facts['drawn']:,} of the negatives are random")
     return [tuple(written[passages[n]] for n in row) for row in np.load(folder / FILE).tolist()]
 
 

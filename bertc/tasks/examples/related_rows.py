@@ -1,6 +1,7 @@
 """Rows of texts that are compared: to embed, to search, and with a query to rank."""
 
 import string
+from operator import itemgetter
 
 import numpy as np
 
@@ -55,16 +56,16 @@ class _TextRows:
 def related(task: Embed, examples: Examples, rows: RowBuilder) -> None:
     """Add a row for each text; a text alone has two, which differ by dropout."""
     related, text_rows = [e for e in examples if isinstance(e, TextExample)], _TextRows(task, rows)
-    every = [task.prompt_of(nth) + text for e in related for nth, text in enumerate(e.texts)]
-    ids = iter(ids_of(rows.vocabulary, every))
+    prompted = [task.prompt_of(nth) + text for e in related for nth, text in enumerate(e.texts)]
+    ids = iter(ids_of(rows.vocabulary, prompted))
     for number, example in enumerate(related):
         texts = [next(ids) for _ in example.texts]
         texts = texts if len(texts) > 1 else texts * 2
-        told = example.answer
-        if isinstance(told, tuple):  # a score for each text but the first
-            targets = (float(told[0]), *map(float, told))
+        score = example.answer
+        if isinstance(score, tuple):  # one for each text but the first
+            targets = (float(score[0]), *map(float, score))
         else:
-            targets = (float("nan") if told is None else float(told),) * len(texts)
+            targets = (float("nan") if score is None else float(score),) * len(texts)
         cut_ones = [
             text_rows.add(number, tokens, target, query=nth == 0)
             for nth, (tokens, target) in enumerate(zip(texts, targets, strict=True))
@@ -74,10 +75,12 @@ def related(task: Embed, examples: Examples, rows: RowBuilder) -> None:
 
 def searched(task: Embed, examples: Examples, rows: RowBuilder) -> None:
     """Add a row for each query and each document of a search."""
-    searched = [e for e in examples if isinstance(e, SearchExample)]
-    text_rows = _TextRows(task, rows)
-    every = [task.prompt_of(e.relevant is None) + e.text for e in searched]
-    for number, tokens in enumerate(ids_of(rows.vocabulary, every)):
+    searched, text_rows = (
+        [e for e in examples if isinstance(e, SearchExample)],
+        _TextRows(task, rows),
+    )
+    prompted = [task.prompt_of(e.relevant is None) + e.text for e in searched]
+    for number, tokens in enumerate(ids_of(rows.vocabulary, prompted)):
         query = searched[number].relevant is not None
         rows.num_cut += text_rows.add(number, tokens, float("nan"), query=query)
 
@@ -99,10 +102,9 @@ def in_pairs(task: AnyTask, examples: Examples) -> Examples:
     lists = [example for example in examples if isinstance(example, ChoiceExample)]
     if not (isinstance(task, Rerank) and lists):
         return examples
+    numbered = [(nth, e, text) for e in lists for nth, text in enumerate(e.choices)]
     pairs: dict[tuple[str, str], TextExample] = {}
-    for nth in range(max(len(example.choices) for example in lists)):  # positives first
-        for example in lists:
-            if nth < len(example.choices):
-                texts = example.question, example.choices[nth]
-                pairs.setdefault(texts, TextExample(example.key, texts, float(nth == 0)))
+    for nth, example, text in sorted(numbered, key=itemgetter(0)):  # positives first
+        texts = example.question, text
+        pairs.setdefault(texts, TextExample(example.key, texts, float(nth == 0)))
     return [*pairs.values()]

@@ -115,13 +115,12 @@ def in_order_of_length(
     units = np.arange(len(rows.owners) // together)
     lengths = rows.lengths.reshape(len(units), -1).max(1)
     order = units[np.argsort(lengths, kind="stable")[::-1]]
-    at = 0
-    while at < len(order):
-        tokens_a_unit = width_of(int(lengths[order[at]])) * together
+    while len(order):
+        tokens_a_unit = width_of(int(lengths[order[0]])) * together
         size = max(1, min(most, tokens // tokens_a_unit))
-        (part,) = cut(rows.lengths, order[at : at + size], together, len(order) * 64)
+        (part,) = cut(rows.lengths, order[:size], together, len(lengths) * 64)
         yield gather(task_set.task.judged, rows, part, pad)
-        at += size
+        order = order[size:]
 
 
 def width_of(longest: int) -> int:
@@ -172,22 +171,20 @@ def _laid_out(
         tokens[to_t] = flat
         return tokens.reshape(num_rows, width)
 
-    kind = task.answer.kind
     readable_t, numbers_t = _readable(task, rows, from_t), np.repeat(nth_n + 1, lengths_n)
     none = np.zeros((num_rows, 0), dtype=np.bool_)
     if isinstance(task.answer, Vector) and task.answer.by_token:
         numbers_t *= (rows.uses[from_t] & ATTENDED) > 0
-    if kind == "span":
-        ends_n2 = first_n[:, None] + rows.targets[chosen_n]
-        values = (first_n, ends_n2, rows.there[chosen_n])
-        positions, targets, weights = _by_row(values, num_rows, row_n, nth_n)
-    elif kind == "tags":
+    if task.answer.kind == "tags":
         positions, targets, weights = _words(rows, chosen_n, row_n, first_n)
     else:
-        places_n = first_n + (lengths_n - 1 if rows.cls_last else 0)
-        targets_n = rows.targets[chosen_n]
+        places_n, targets_n = first_n, rows.targets[chosen_n]
+        if task.answer.kind == "span":
+            targets_n = first_n[:, None] + targets_n
+        elif rows.cls_last:
+            places_n = first_n + lengths_n - 1
         targets_n = targets_n[:, 0] if targets_n.shape[1] == 1 else targets_n
-        values = (places_n, targets_n, rows.there[chosen_n])
+        values = (places_n, targets_n, rows.exists[chosen_n])
         positions, targets, weights = _by_row(values, num_rows, row_n, nth_n)
     return TaskBatch(
         task.title, laid_out(rows.token_ids[from_t], pad), laid_out(rows.segment_ids[from_t], 0),

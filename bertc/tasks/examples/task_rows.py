@@ -33,8 +33,6 @@ class Template:
     between: Ends
     behind: Ends
     second: int
-    last: bool
-    """True if [CLS] is the last token, as in XLNet."""
 
     def specials(self, texts: int) -> int:
         """The number of special tokens around 1 or 2 texts."""
@@ -51,7 +49,7 @@ def template_of(vocabulary: Vocabulary) -> Template:
     length = len(rest[0]) - len(behind[0]) - pair.sequence_ids.count(1)
     between = (rest[0][:length], rest[1][:length])
     second = pair.type_ids[pair.sequence_ids.index(1)]
-    return Template(before, after, between, behind, second, vocabulary.cls_last)
+    return Template(before, after, between, behind, second)
 
 
 def _around(encoding: Encoding, number: int) -> tuple[Ends, Ends]:
@@ -92,7 +90,7 @@ class TaskRows:
     begins: NDArray[np.int64]  # (r + 1,)
     owners: NDArray[np.int64]  # (r,) index of the example
     targets: NDArray[np.float64]  # (r, 1), of spans (r, 2), of tags (r, 0), of several (r, c)
-    there: NDArray[np.bool_]  # (r,) False for a choice that the example lacks
+    exists: NDArray[np.bool_]  # (r,) False for a choice that the example lacks
     words: NDArray[np.int64]  # (w,) the first token of each word, within its row
     word_begins: NDArray[np.int64]  # (r + 1,)
     tags: NDArray[np.int64]  # (w,) -1 if unknown
@@ -125,7 +123,7 @@ class RowBuilder:
         self._offsets: list[NDArray[np.int32]] = []
         self.owners: list[int] = []
         self.targets: list[tuple[float, ...]] = []
-        self.there: list[bool] = []
+        self.exists: list[bool] = []
         self.firsts: list[int] = []
         self.uses: list[NDArray[np.uint8]] = []
         self.words: list[NDArray[np.int64]] = []
@@ -139,7 +137,7 @@ class RowBuilder:
         texts: tuple[Sequence[int], Sequence[int] | None],
         target: tuple[float, ...],
         offsets: NDArray[np.int32] | None = None,
-        there: bool = True,
+        exists: bool = True,
         first: int = 0,
         filled: Sequence[int] = (),
     ) -> None:
@@ -155,7 +153,7 @@ class RowBuilder:
             self._offsets.append(offsets)
         self.owners.append(owner)
         self.targets.append(target)
-        self.there.append(there)
+        self.exists.append(exists)
         self.firsts.append(first)
 
     def max_tokens(self, texts: int) -> int:
@@ -173,11 +171,11 @@ class RowBuilder:
             np.cumsum([0, *map(len, self._ids)], dtype=np.int64),
             np.asarray(self.owners, dtype=np.int64),
             np.asarray(self.targets, dtype=np.float64).reshape(rows, -1 if rows else 0),
-            np.asarray(self.there, dtype=np.bool_), np.concatenate([*self.words, empty]),
+            np.asarray(self.exists, dtype=np.bool_), np.concatenate([*self.words, empty]),
             np.cumsum([0, *counts], dtype=np.int64), np.concatenate([*self.tags, empty]),
             np.concatenate([*self._offsets, np.zeros((0, 2), np.int32)]),
             np.asarray(self.firsts, dtype=np.int64),
-            np.concatenate([*self.uses, np.zeros(0, np.uint8)]), self.template.last, self.seq,
+            np.concatenate([*self.uses, np.zeros(0, np.uint8)]), self.vocabulary.cls_last, self.seq,
             self.num_cut, self.num_questions_cut, self.num_unread, self.num_windowed,
             self.num_narrow,
         )  # fmt: skip
@@ -205,9 +203,10 @@ def encodings_of(
     encode: Callable[..., list[Encoding]], texts: Sequence[str | list[str]], **how: bool
 ) -> Iterator[Encoding]:
     """The encodings of texts without special tokens; ``is_pretokenized``: of lists of words."""
-    for at in range(0, len(texts), TEXTS_AT_ONCE):
+    for first in range(0, len(texts), TEXTS_AT_ONCE):
+        part = texts[first : first + TEXTS_AT_ONCE]
         with as_data_error(*FAILS):
-            encodings = encode(texts[at : at + TEXTS_AT_ONCE], add_special_tokens=False, **how)
+            encodings = encode(part, add_special_tokens=False, **how)
         yield from encodings
 
 
@@ -215,7 +214,7 @@ def ids_of(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[int]]:
     """The token ids of texts, without special ones; equal texts are encoded once."""
     unique = list(dict.fromkeys(texts))
     encodings = encodings_of(vocabulary.tokenizer.encode_batch_fast, unique)
-    ids_by_text = {text: one.ids for text, one in zip(unique, encodings, strict=True)}
+    ids_by_text = {text: e.ids for text, e in zip(unique, encodings, strict=True)}
     return [ids_by_text[text] for text in texts]
 
 
@@ -235,32 +234,34 @@ def notes_on_shared(learned: Examples, parts: Mapping[str, Examples]) -> list[st
 
 def notes_on_cuts(task: AnyTask, rows: TaskRows, count: int, name: str, seq: int) -> list[str]:
     """Remarks on what is cut of ``count`` examples of a part, with the limit."""
-    notes, of = [], f"of {count:,} {name}examples"
+    notes, among = [], f"of {count:,} {name}examples"
     if rows.num_questions_cut:
         limit = getattr(task, "question", 0)
         what = "questions" if task.answer.kind == "span" else "questions with a choice"
-        cut = f"{rows.num_questions_cut:,} {of}"
+        cut = f"{rows.num_questions_cut:,} {among}"
         notes.append(f"the {what} of {cut} are cut to {limit} tokens (question=)")
     if rows.num_cut:
         may_window = name == "training " and getattr(task, "stride", 1) == 0
         window = "; stride= reads them in windows" if may_window else ""
-        notes.append(f"{rows.num_cut:,} {of} are cut to {seq} tokens{window}")
+        notes.append(f"{rows.num_cut:,} {among} are cut to {seq} tokens{window}")
     if rows.num_windowed:
         passes = -(-len(rows.owners) // max(1, count))
         enough = f"; epochs={passes} reads all of them" if name == "training " else ""
-        read = f"{rows.num_windowed:,} {of} are read in windows: {len(rows.owners):,} rows"
+        read = f"{rows.num_windowed:,} {among} are read in windows: {len(rows.owners):,} rows"
         notes.append(f"{read}{enough}")
     if rows.num_narrow:
         notes.append(
-            f"the windows of {rows.num_narrow:,} {of} are shorter than their question: a longer "
+            f"the windows of {rows.num_narrow:,} {among} are shorter than their question: a longer "
             f"seq or less than question={getattr(task, 'question', 0)} leaves them more room"
         )
     if rows.num_unread and task.answer.kind == "span":
         notes.append(
-            f"the answers of {rows.num_unread:,} {of} stand in no window as a whole: a longer seq "
-            "has longer windows, a smaller stride more of them"
+            f"the answers of {rows.num_unread:,} {among} stand in no window as a whole: a longer "
+            "seq has longer windows, a smaller stride more of them"
         )
     elif rows.num_unread:
         words_lost = several(rows.num_unread, "word")
-        notes.append(f"{words_lost} {of} have no token in a row of {seq}, and are answered unread")
+        notes.append(
+            f"{words_lost} {among} have no token in a row of {seq}, and are answered unread"
+        )
     return notes

@@ -31,7 +31,7 @@ from bertc.tasks.examples.related_rows import in_pairs
 from bertc.tasks.examples.task import TaskData, TaskSet
 from bertc.tasks.examples.task_rows import notes_on_cuts, notes_on_shared
 from bertc.tasks.layouts.example import Examples, TaggedExample, TextExample, asked
-from bertc.tasks.layouts.parts import dev_parts, part_examples, part_named, training_examples
+from bertc.tasks.layouts.parts import dev_parts, part_examples, part_named
 from bertc.text.batches.order import permute
 from bertc.text.cache.store import Progress
 from bertc.text.sources.cells import finite, swapped
@@ -108,7 +108,7 @@ def _drawn(examples: Examples, most: int, *address: str) -> Examples:
 
 def mean_length(task: AnyTask, vocabulary: Vocabulary, seq: int, segments: int) -> float:
     """The mean length of a training row in tokens, over a sample of the examples."""
-    examples = draw_learned_examples(task, training_examples(task))
+    examples = draw_learned_examples(task, part_examples(task))
     sample = examples[:: max(1, len(examples) // SAMPLE_EXAMPLES)]
     return float(encode(task, sample, vocabulary, seq, segments).lengths.mean())
 
@@ -141,15 +141,15 @@ def read_tasks(
 def _one_per_row(stage: Stage) -> bool:
     """True if a network or head of the stage reads one example at a time, or pools a row."""
     bodies = [network.body for network in stage.networks()]
-    alone = any(body.pooled.of_rows or not body.packs for body in bodies)
-    return alone or any(task.recurrent for task in stage.tasks)
+    pools = any(body.pooled.of_rows or not body.packs for body in bodies)
+    return pools or any(task.recurrent for task in stage.tasks)
 
 
 def _read_task(
     task: AnyTask, stage: Stage, vocabulary: Vocabulary, copier: Copier, progress: Progress
 ) -> TaskSet:
     progress.begin(f"reading {task.title}", 0, "rows")
-    trained = training_examples(task)
+    trained = part_examples(task)
     learned = draw_learned_examples(task, trained)
     all_parts = {part: part_examples(task, part) for part in dev_parts(task)}
     progress.end()
@@ -228,7 +228,7 @@ def training_facts(task: AnyTask) -> TrainingFacts:
 
 @lru_cache(maxsize=64)
 def _read(task: AnyTask, identity: object) -> TrainingFacts:
-    examples = training_examples(task)
+    examples = part_examples(task)
     labels = () if getattr(task, "names", ()) else found_labels(task, examples)
     learned = draw_learned_examples(task, examples)
     weights: tuple[float, ...] = ()

@@ -113,7 +113,7 @@ def _blocks(numbered: Numbered) -> Iterator[Numbered]:
 
 
 def _conll_2003(part: DataPart, numbered: Numbered, column: str) -> Iterator[list[TaggedWord]]:
-    at, width = CONLL_2003[column], 0
+    width = 0
     for block in _blocks(numbered):
         sentence = []
         for number, line in block:
@@ -125,7 +125,7 @@ def _conll_2003(part: DataPart, numbered: Numbered, column: str) -> Iterator[lis
             if len(fields) != width:
                 message = f"{place}: {len(fields)} columns, those before have {width}"
                 raise DataError(message, LAYOUT_HELP)
-            tag = fields[at].strip() if width > 1 else ""
+            tag = fields[CONLL_2003[column]].strip() if width > 1 else ""
             if not fields[0].strip() or (width > 1 and not tag):
                 raise DataError(f"{place}: an empty column, a word and its tag expected")
             sentence.append(TaggedWord(fields[0], tag, number))

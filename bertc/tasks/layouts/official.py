@@ -62,8 +62,8 @@ def glue_parts(task: Glue) -> DataParts:
     names = {name: [name + ending for ending in endings] for name in parts}
     if task.task == "ax":
         names = {"dev": ["diagnostic-full.tsv"], "test": ["diagnostic.tsv"]}
-    there = ((name, tables.first(files, stems)) for name, stems in names.items())
-    return {name: DataPart(path) for name, path in there if path}
+    paths = ((name, tables.first(files, stems)) for name, stems in names.items())
+    return {name: DataPart(path) for name, path in paths if path}
 
 
 def read_glue(task: Glue, part: DataPart) -> list[TextExample]:

@@ -24,11 +24,10 @@ Own = Classify | Regress | Choose | Tag | Read | Embed | Rerank
 
 def own_parts(task: Own) -> DataParts:
     """The parts that the task names; that of ``sts`` is called ``dev-sts``, of a search as well."""
-    named = {"train": task.train, "dev": task.dev, "test": task.test}
     parts = {
         part: DataPart(rows if isinstance(rows, Hf) else user_path(rows))
-        for part, rows in named.items()
-        if rows
+        for part in CUSTOM_PARTS
+        if (rows := getattr(task, part))
     }
     if isinstance(task, Embed) and task.sts:
         parts["dev-sts"] = DataPart(user_path(task.sts), sts=True)
@@ -100,13 +99,13 @@ def _right(name: str, choices: tuple[str, ...], place: str) -> int:
     if not name:
         raise DataError(f"{place}: no label", "the number or the letter of the right one")
     letter = ord(name) - ord("A") if len(name) == 1 else -1
-    at = int(name) if name.isdecimal() else letter
-    if not 0 <= at < len(choices):
+    number = int(name) if name.isdecimal() else letter
+    if not 0 <= number < len(choices):
         last = len(choices) - 1
         message = f"{place}: the right one is {name[:60]!r}, there are {len(choices)} choices"
         help = f"a number from 0 to {last}, or a letter from A to {chr(ord('A') + last)}"
         raise DataError(message, help)
-    return at
+    return number
 
 
 def read_tagged(task: Tag, part: DataPart) -> Iterator[example.TaggedExample]:
@@ -188,11 +187,6 @@ OFFICIAL = {
 """Examples of file names in the folder of an official task."""
 
 
-def training_examples(task: AnyTask) -> list[Example]:
-    """The training examples of a task, each with its answer."""
-    return part_examples(task, "train")
-
-
 def dev_parts(task: AnyTask) -> tuple[str, ...]:
     """The dev parts of a task; refuse missing files of any part but the training one."""
     parts = named_parts(task)
@@ -228,7 +222,7 @@ def scored_parts(task: AnyTask, part: str = "", any_file: bool = False) -> DataP
     return {source_name(p.source) if name == "train" else name: p for name, p in parts.items()}
 
 
-def part_examples(task: AnyTask, part: str) -> list[Example]:
+def part_examples(task: AnyTask, part: str = "train") -> list[Example]:
     """The examples of a part by name; those of test parts may have no answers."""
     named = part_named(task, part)._replace(labelled=not part.startswith("test"))
     return read_examples(task, named)

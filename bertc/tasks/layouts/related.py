@@ -49,7 +49,7 @@ def read_search(task: Embed) -> list[SearchExample]:
             f"{path}: no document is relevant to the {len(queries):,} queries of {task.queries}",
             "the column query-id names queries by their _id, and score is above 0",
         )
-    asked = [SearchExample(key, queries[key], (*of.items(),)) for key, of in relevant.items()]
+    asked = [SearchExample(key, queries[key], (*g.items(),)) for key, g in relevant.items()]
     return asked + [SearchExample(key, words, None) for key, words in documents.items()]
 
 
@@ -58,9 +58,11 @@ def _texts(file: str) -> dict[str, str]:
     path, texts = user_path(file), dict[str, str]()
     names = table.names_of_columns(path)
     key = next((name for name in _KEYS if name in names), _KEYS[0])
-    for place, (of, words, title) in table.table(path, ColumnSelection((key, "text"), ("title",))):
+    for place, (cell, words, title) in table.table(
+        path, ColumnSelection((key, "text"), ("title",))
+    ):
         parts = [text(title, place, "title")] if title else []
-        if (name := label(of, place, key)) in texts:
+        if (name := label(cell, place, key)) in texts:
             help = "a separate one for every text: relevant documents are named by it"
             raise DataError(f"{place}: an earlier line has the {key} {name[:60]!r} too", help)
         texts[name] = " ".join([*parts, text(words, place, "text")])
@@ -104,8 +106,8 @@ def read_ranked(task: Rerank, part: DataPart) -> Iterator[Example]:
         columns = tuple(filter(None, (task.text, task.positive, task.negative)))
         for key, place, cells in table.rows_of(part, columns, ()):
             query, positive = read_texts(cells[:2], columns[:2], place)
-            others = chain(*(_negatives(task, cell, positive, place) for cell in cells[2:]))
-            yield ChoiceExample(key, "", query, (positive, *others), 0)
+            negatives = chain(*(_negatives(task, cell, positive, place) for cell in cells[2:]))
+            yield ChoiceExample(key, "", query, (positive, *negatives), 0)
         return
     passage = task.positive if task.positive in names else task.passage
     columns, hidden = (task.text, passage), () if part.labelled else NO_ANSWER

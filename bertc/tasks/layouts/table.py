@@ -138,8 +138,10 @@ def table(source: ExampleSource, selection: ColumnSelection) -> Iterator[TableRo
             help = no_text(source)[1]
         elif is_tagged_file(source):
             help = f'words and tags a line are read by task=tag("{source}")'
-        said = f"{source}: unknown format {suffix(source)!r} of a table, and no tabs part columns"
-        raise DataError(said, help)
+        message = (
+            f"{source}: unknown format {suffix(source)!r} of a table, and no tabs part columns"
+        )
+        raise DataError(message, help)
     with opened_file(source) as file:
         yield from records(file, selection)
 
@@ -212,12 +214,12 @@ def _hf(source: Hf, selection: ColumnSelection) -> Iterator[TableRow]:
     where = source_name(source)
     with guard_errors(where):
         names = rows.column_names
-        at = column_indices(names, where, selection)
-        features = [rows.features[names[i]] if i >= 0 else None for i in at]
+        indices = column_indices(names, where, selection)
+        features = [rows.features[names[i]] if i >= 0 else None for i in indices]
         # Names of labels that are stored as numbers, alone or in lists.
         classes = [getattr(getattr(f, "feature", f), "names", None) for f in features]
         for number, row in enumerate(chain.from_iterable(t.to_pylist() for t in tables(rows)), 1):
-            cells = [row[names[i]] if i >= 0 else None for i in at]
+            cells = [row[names[i]] if i >= 0 else None for i in indices]
             cells = [_class(cell, c) if c else cell for cell, c in zip(cells, classes, strict=True)]
             yield TableRow(f"{where}: row {number}", tuple(cells))
 

@@ -24,6 +24,7 @@ Spans = set[tuple[str, int, int]]
 """Spans of a sentence: kind, index of the first word, index of the last."""
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+Z_95 = 1.96
 MOST_RANKED = 100
 """Documents that are ranked for a query."""
 
@@ -79,18 +80,18 @@ def _measure_reranked(task: Rerank, examples: Examples, answers: AnswerValues) -
     for example, score in zip(examples, answers, strict=True):
         assert isinstance(example, TextExample), "passages are judged in pairs"
         query, passage = example.texts
-        of, grade = passages.setdefault(query, {}), gold(example)
+        grade, of_query = gold(example), passages.setdefault(query, {})
         assert isinstance(score, int | float), "a pair has a score"
         assert isinstance(grade, int | float), "a pair has a grade"
-        of[passage] = score, max(grade, of.get(passage, (0.0, 0.0))[1])
-    right = [of for of in passages.values() if any(grade > 0 for _, grade in of.values())]
+        of_query[passage] = score, max(grade, of_query.get(passage, (0.0, 0.0))[1])
+    right = [p for p in passages.values() if any(grade > 0 for _, grade in p.values())]
     if not right:
         message = f"no query has a passage with a {task.label} above 0"
         raise DataError(message, "each query needs a right one")
-    by_score = [sorted(of.items(), key=lambda item: -item[1][0]) for of in right]
+    by_score = [sorted(p.items(), key=lambda item: -item[1][0]) for p in right]
     queries = [
-        ([text for text, _ in of], {text: grade for text, (_, grade) in of if grade > 0})
-        for of in by_score
+        ([text for text, _ in ranked], {text: grade for text, (_, grade) in ranked if grade > 0})
+        for ranked in by_score
     ]
     return ranked_scores(task.metrics, queries)
 
@@ -140,9 +141,9 @@ def _value(metric: Metric, task: AnyTask, right: AnswerValues, answers: AnswerVa
             ranked = _ranks if metric == "spearman" else np.asarray
             return fmean(_correlation(ranked(a_n), ranked(b_n)) for a_n, b_n in both_sides)
         case "span_f1":  # a span counts if kind and both ends are right
-            there, claimed = ([*map(spans, _tags(side))] for side in (right, answers))
-            hits = sum(len(a & b) for a, b in zip(there, claimed, strict=True))
-            return 2 * hits / max(1, sum(map(len, there)) + sum(map(len, claimed)))
+            known, claimed = ([*map(spans, _tags(side))] for side in (right, answers))
+            hits = sum(len(a & b) for a, b in zip(known, claimed, strict=True))
+            return 2 * hits / max(1, sum(map(len, known)) + sum(map(len, claimed)))
         case "em" | "squad_f1" | "ndcg@10" | "mrr@10" | "recall@100" | "map":
             raise AssertionError(f"{metric} is of spans or of ranks")
     assert_never(metric)
@@ -161,8 +162,7 @@ def _ranks(values_n: NDArray[np.float64]) -> NDArray[np.float64]:
     """Ranks from 1, ties sharing their mean; Spearman's correlation is Pearson's of these."""
     _, kind_n, count_k = np.unique(values_n, return_inverse=True, return_counts=True)
     last_k = count_k.cumsum()
-    ranks_n: NDArray[np.float64] = (last_k - (count_k - 1) / 2)[kind_n]
-    return ranks_n
+    return np.asarray((last_k - (count_k - 1) / 2)[kind_n])
 
 
 def _numbers(values: AnswerValues) -> NDArray[np.float64]:
@@ -188,9 +188,9 @@ def _agreement(
         assert isinstance(known, tuple), "a question has a tuple of answers"
         golds = [_answer_words(str(text)) for text in known]
         golds = [words for words in golds if words or not unanswerable] or [[]]
-        said = _answer_words(str(answer))
-        exact.append(float(said in golds))
-        f1.append(max(_words_f1(words, said) for words in golds))
+        answered = _answer_words(str(answer))
+        exact.append(float(answered in golds))
+        f1.append(max(_words_f1(words, answered) for words in golds))
     return exact, f1
 
 
@@ -216,18 +216,18 @@ class ClassScore:
     support: int
 
 
-def wilson(hits: float, count: float, z: float = 1.96) -> tuple[float, float]:
+def wilson(hits: float, count: float) -> tuple[float, float]:
     """The 95% interval of a share of hits (Wilson 1927)."""
-    share, slack = hits / count, z * z / count
-    half = z * math.sqrt(share * (1 - share) / count + slack / (4 * count))
+    share, slack = hits / count, Z_95 * Z_95 / count
+    half = Z_95 * math.sqrt(share * (1 - share) / count + slack / (4 * count))
     low, high = ((share + slack / 2 + sign * half) / (1 + slack) for sign in (-1, 1))
     return max(low, 0.0), min(high, 1.0)
 
 
-def f1_interval(of: ClassScore) -> tuple[float, float]:
+def f1_interval(score: ClassScore) -> tuple[float, float]:
     """The 95% interval of an F1, by Wilson's of right answers among all that are right or given."""
-    hits = of.recall * of.support
-    low, high = wilson(hits, hits * (2 / of.f1 - 1) if of.f1 else max(1, of.support))
+    hits = score.recall * score.support
+    low, high = wilson(hits, hits * (2 / score.f1 - 1) if score.f1 else max(1, score.support))
     return 2 * low / (1 + low), 2 * high / (1 + high)
 
 
@@ -245,15 +245,15 @@ def by_class(task: AnyTask, examples: Examples, answers: AnswerValues) -> ByClas
         return None
     hits, answered, right = Counter[str](), Counter[str](), Counter[str]()
     for example, answer in zip(examples, answers, strict=True):
-        there, claimed = _items(task, gold(example)), _items(task, answer)
-        right.update(name for name, *_ in there)
+        known, claimed = _items(task, gold(example)), _items(task, answer)
+        right.update(name for name, *_ in known)
         answered.update(name for name, *_ in claimed)
-        hits.update(name for name, *_ in there & claimed)
+        hits.update(name for name, *_ in known & claimed)
     classes = dict[str, ClassScore]()
     for name in sorted({*right, *answered}):
-        hit, said, known = hits[name], answered[name], right[name]
-        f1 = 2 * hit / (said + known)
-        classes[name] = ClassScore(hit / (said or 1), hit / (known or 1), f1, known)
+        hit, given, support = hits[name], answered[name], right[name]
+        f1 = 2 * hit / (given + support)
+        classes[name] = ClassScore(hit / (given or 1), hit / (support or 1), f1, support)
     return ByClass(fmean(score.f1 for score in classes.values()), classes) if classes else None
 
 
@@ -264,7 +264,7 @@ def _items(task: AnyTask, value: AnswerValue) -> Spans:
     if "span_f1" in task.metrics:
         return spans(names)
     several = isinstance(task.answer, Several)
-    return {(name, 0 if several else at, 0) for at, name in enumerate(names)}
+    return {(name, 0 if several else place, 0) for place, name in enumerate(names)}
 
 
 def ranked_scores(

@@ -121,8 +121,8 @@ def decode_conditioned(
     )
     sum_wke = start_wk[..., None].astype(np.float64) + end_wke
     scored_places = (
-        (score, (at[0], int(start_at_wke[at]), int(end_at_wke[at])))
-        for score, at in _descending(np.where(possible_wke, sum_wke, -np.inf), 2 * best)
+        (score, (place[0], int(start_at_wke[place]), int(end_at_wke[place])))
+        for score, place in _descending(np.where(possible_wke, sum_wke, -np.inf), 2 * best)
     )
     texts = _distinct(passage, offsets_ws2, scored_places, best)
     return _decoded(texts, None if none_w is None else float(none_w.min()), threshold)
@@ -159,8 +159,7 @@ def _most_context(windows: Sequence[Window], offsets_ws2: Ints) -> NDArray[np.bo
     context_wp = np.where(scarcer_wp < 0, -np.inf, scarcer_wp + 0.01 * count_w[:, None])
     owner_p = context_wp.argmax(axis=0)
     place_ws = np.where(text_ws, first_w[:, None] + text_ws.cumsum(axis=1) - 1, 0)
-    most_ws: NDArray[np.bool_] = owner_p[place_ws] == np.arange(len(windows))[:, None]
-    return text_ws & most_ws
+    return np.asarray(text_ws & (owner_p[place_ws] == np.arange(len(windows))[:, None]))
 
 
 def _descending(scores: NDArray[np.float64], at_once: int) -> Iterator[tuple[float, ArrayIndex]]:

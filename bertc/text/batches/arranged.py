@@ -64,8 +64,7 @@ def arrange(
     place = stage, cache, progress
     arranged = zip(orders_of(stage), arrangements(stage, resolved), strict=True)
     for (_, text, swapped), arrangement in arranged:
-        source = tokenised[text]
-        corpus = text.corpus
+        source, corpus = tokenised[text], text.corpus
         window = corpus.window if isinstance(corpus, Prepared) else WINDOW
         copies, facts = _copies(source, arrangement, static_copies, window, place)
         tokens.append(facts["tokens"])
@@ -162,8 +161,8 @@ def _running(
 ) -> RunningData | StreamPairs:
     texts = [text for _, text in texts_of(stage)]
     read = [tokenised[text] for text in texts]
-    train = tuple(tuple(shard.opened() for shard in one.train) for one in read)
-    heldout = tuple(tuple(shard.opened() for shard in one.heldout) for one in read)
+    train = tuple(tuple(shard.opened() for shard in source.train) for source in read)
+    heldout = tuple(tuple(shard.opened() for shard in source.heldout) for source in read)
     languages = tuple(_number(resolved, text.languages[0]) for text in texts)
     weights = _weights(stage, tokenised)
     fields = (vocabulary, stage.batch, stage.seq, train, heldout, languages, weights, static_copies)
@@ -186,13 +185,12 @@ def _arrange_shards(
         raise DataError(message, help)
     indexed = [_index(shard, shard.counts.get(key), arrangement, place) for shard in shards]
     total = Counter[str]()
-    for one in indexed:
-        total.update(one.counts)
+    for shard_rows in indexed:
+        total.update(shard_rows.counts)
     return ShardedRows(
-        np.array([one.rows for one in indexed], dtype=np.int64),
+        np.array([shard_rows.rows for shard_rows in indexed], dtype=np.int64),
         lru_cache(2 * window)(lambda number: indexed[number].opened()),
-        max(one.texts for one in indexed),
-        slow, window, shards,
+        max(shard_rows.texts for shard_rows in indexed), slow, window, shards,
     ), total  # fmt: skip
 
 

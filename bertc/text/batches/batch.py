@@ -46,11 +46,11 @@ class RawBatch:
 def lay_out_rows(
     texts: Sequence[tuple[NDArray[Any], NDArray[Any]]],
     batch: RawBatch,
-    at: NDArray[np.int64],
+    row_n: NDArray[np.int64],
     cls: int,
     sep: int,
 ) -> None:
-    """Write [CLS] a [SEP], or [CLS] a [SEP] b [SEP], for entry i of all texts into row ``at[i]``.
+    """Write [CLS] a [SEP], or [CLS] a [SEP] b [SEP], for each entry of the texts into its row.
 
     ``texts`` are pairs of token ids and index entries of them. Entries of one row follow each
     other. A text longer than all of its ids is repeated. A translation has its own special tokens,
@@ -59,15 +59,15 @@ def lay_out_rows(
     rows = np.concatenate([entries for _, entries in texts])
     sizes_n, first_n = lengths(rows), rows["a_length"] + 2
     before_n = np.cumsum(sizes_n) - sizes_n
-    nth_n = np.arange(len(at))
-    begins_row_n = np.diff(at, prepend=-1) != 0
+    nth_n = np.arange(len(row_n))
+    begins_row_n = np.diff(row_n, prepend=-1) != 0
     earliest_n = np.maximum.accumulate(nth_n * begins_row_n)  # of each entry, the first of its row
     starts_n = before_n - before_n[earliest_n]
-    batch.starts[at, nth_n - earliest_n] = starts_n
-    batch.pair_labels[at, nth_n - earliest_n] = rows["label"]
-    batch.lengths[at] = starts_n + sizes_n  # of the last entry of a row
+    batch.starts[row_n, nth_n - earliest_n] = starts_n
+    batch.pair_labels[row_n, nth_n - earliest_n] = rows["label"]
+    batch.lengths[row_n] = starts_n + sizes_n  # of the last entry of a row
     token_ids, segment_ids = batch.token_ids.reshape(-1), batch.segment_ids.reshape(-1)
-    begin_n = at * batch.token_ids.shape[1] + starts_n
+    begin_n = row_n * batch.token_ids.shape[1] + starts_n
     translation_n, second_n = rows["label"] == TRANSLATION, begin_n + first_n
     ids_n = [ids for ids, entries in texts for _ in range(len(entries))]
     _copy(ids_n, rows["a"], rows["a_length"], token_ids, begin_n + 1)
@@ -97,8 +97,7 @@ def _copy(
 def token_ranges(begins_n: NDArray[np.int64], counts_n: NDArray[np.integer]) -> NDArray[np.int64]:
     """Ranges of ``counts_n`` numbers from ``begins_n`` on, end to end."""
     shifts_n = begins_n - (np.cumsum(counts_n) - counts_n)
-    ranges_t: NDArray[np.int64] = np.arange(counts_n.sum()) + np.repeat(shifts_n, counts_n)
-    return ranges_t
+    return np.asarray(np.arange(counts_n.sum()) + np.repeat(shifts_n, counts_n))
 
 
 def lengths(rows: NDArray[Any]) -> NDArray[np.int32]:
@@ -140,9 +139,8 @@ class Packs:
         """The examples of some packed rows, end to end, and the row of each."""
         firsts = np.where(packs > 0, self.ends[packs - 1], 0)
         sizes = self.ends[packs] - firsts
-        which = np.repeat(np.arange(len(packs)), sizes)
-        nth = np.arange(len(which)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        return self.examples[self.members[firsts[which] + nth]], which
+        examples = self.examples[self.members[token_ranges(firsts, sizes)]]
+        return examples, np.repeat(np.arange(len(packs)), sizes)
 
 
 def write_packs(

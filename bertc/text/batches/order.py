@@ -16,9 +16,9 @@ from bertc.text.sources.source import CorpusText
 Ints = NDArray[np.int64]
 FEISTEL_ROUNDS = 6
 BLOCK_POSITIONS = 8192
-"""Ints looked up at once: numpy's overhead is that of a thousand numbers."""
+"""Positions looked up at once: numpy's overhead is that of a thousand numbers."""
 MIXED_POSITIONS = 1 << 16
-"""Ints in which sources of many shards are mixed, so that a batch is of few windows."""
+"""Positions in which sources of many shards are mixed, so that a batch is of few windows."""
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)  # the multipliers of splitmix64's finaliser
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 _SHIFT_1, _SHIFT_2, _SHIFT_3 = np.uint64(30), np.uint64(27), np.uint64(31)
@@ -61,14 +61,15 @@ def windowed(positions: Ints, sizes: Ints, window: int, seed: int, *address: str
         return permute(positions, int(sizes.sum()), seed, *address)
     order = shards_in_order(len(sizes), seed, *address)
     in_order = sizes[order]
-    windows, at = ranges_of(positions, np.add.reduceat(in_order, np.arange(0, len(sizes), window)))
+    in_windows = np.add.reduceat(in_order, np.arange(0, len(sizes), window))
+    windows, within = ranges_of(positions, in_windows)
     result = np.empty_like(positions)
     for number in np.unique(windows).tolist():
-        here, shards = windows == number, slice(number * window, (number + 1) * window)
+        chosen, shards = windows == number, slice(number * window, (number + 1) * window)
         total = int(in_order[shards].sum())
-        rows = permute(at[here], total, seed, *address, "window", number)
+        rows = permute(within[chosen], total, seed, *address, "window", number)
         nth, row = ranges_of(rows, in_order[shards])
-        result[here] = (np.cumsum(sizes) - sizes)[order[shards][nth]] + row
+        result[chosen] = (np.cumsum(sizes) - sizes)[order[shards][nth]] + row
     return result
 
 
@@ -118,13 +119,13 @@ def texts_of(stage: Stage) -> list[tuple[float, CorpusText]]:
     if isinstance(stage, TaskStage):
         return []
     translating = sum(translates(term.objective) for term in stage.objective)
-    others = len(stage.objective) > translating
+    monolingual = len(stage.objective) > translating
     parallel = [isinstance(share.corpus, Parallel) for share in stage.data]
     weighted: list[tuple[float, CorpusText]] = []
     for share, paired in zip(stage.data, parallel, strict=True):
         if not paired or translating:
             weighted.append((share.weight, CorpusText(share.corpus)))
-        if paired and (not translating or (others and all(parallel))):
+        if paired and (not translating or (monolingual and all(parallel))):
             weighted += [(share.weight, CorpusText(share.corpus, side)) for side in (0, 1)]
     return weighted
 
@@ -162,13 +163,13 @@ def draw_weights(
     weighted_sizes = [weight * max(1, n) for (weight, _), n in zip(texts, tokens, strict=True)]
     weights = [weight for weight, _ in texts]
     for paired in (False, True):
-        places = [at for at, (_, text) in enumerate(texts) if text.paired == paired]
+        places = [i for i, (_, text) in enumerate(texts) if text.paired == paired]
         by_language: dict[tuple[str, str], float] = defaultdict(float)
-        for at in places:
-            by_language[texts[at][1].languages] += weighted_sizes[at]
-        total = sum(weighted_sizes[at] for at in places)
+        for i in places:
+            by_language[texts[i][1].languages] += weighted_sizes[i]
+        total = sum(weighted_sizes[i] for i in places)
         factors = {k: (size / total) ** (exponent - 1) for k, size in by_language.items()}
         smoothed_total = sum(factors[k] * size for k, size in by_language.items())
-        for at in places:
-            weights[at] *= factors[texts[at][1].languages] * total / smoothed_total
+        for i in places:
+            weights[i] *= factors[texts[i][1].languages] * total / smoothed_total
     return tuple(weights)

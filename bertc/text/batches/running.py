@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertc.text.batches.batch import RawBatch, empty_batch
+from bertc.text.batches.order import ranges_of
 from bertc.text.rows.tokens import Tokens
 from bertc.text.vocab.vocabulary import Vocabulary
 
@@ -65,9 +66,8 @@ class Endless:
     def _within(self, places_bs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The source of each place, and the position in it, counted on over passes."""
         passes_bs, within_bs = np.divmod(places_bs, self.tokens)
-        sources_bs = np.searchsorted(self.ends, within_bs, side="right")
-        begins = self.ends - self.quotas
-        return sources_bs, within_bs - begins[sources_bs] + passes_bs * self.quotas[sources_bs]
+        sources_bs, at_bs = ranges_of(within_bs, self.quotas)
+        return sources_bs, np.asarray(at_bs + passes_bs * self.quotas[sources_bs], np.int64)
 
 
 def endless(texts: Texts, weights: Sequence[float]) -> Endless:

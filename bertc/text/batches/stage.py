@@ -179,27 +179,29 @@ class StageData:
         if self.mixing == "batches":
             groups = self._languages()
         batches = [max(1, round(sum(quotas[n] for n in group) / self.batch)) for group in groups]
-        if any(len(copy.sizes) > copy.window for of in self.train_sources for copy in of.copies):
+        copies = (copy for source in self.train_sources for copy in source.copies)
+        if any(len(copy.sizes) > copy.window for copy in copies):
             # Mixed over a whole pass, every batch would be of all windows.
             quotas = order.reduce_quotas(quotas, order.MIXED_POSITIONS)
             batches = order.reduce_quotas(batches, order.MIXED_POSITIONS // self.batch)
         steps, within = np.divmod(positions, self.batch)
+        chosen = np.zeros_like(positions)
         if len(groups) > 1:
             chosen, nth = order.mixed(steps, batches, self.seed, "batches")
             positions = nth * self.batch + within
-        else:
-            chosen = np.zeros_like(positions)
         sources, draws = np.empty_like(positions), np.empty_like(positions)
         for number, group in enumerate(groups):
-            here, address = chosen == number, ("mix", number) if number else ("mix",)
+            in_group, address = chosen == number, ("mix", number) if number else ("mix",)
             of_group = [quotas[source] for source in group]
-            nth_sources, draws[here] = order.mixed(positions[here], of_group, self.seed, *address)
-            sources[here] = np.array(group)[nth_sources]
+            nth_sources, draws[in_group] = order.mixed(
+                positions[in_group], of_group, self.seed, *address
+            )
+            sources[in_group] = np.array(group)[nth_sources]
         result = Places(sources, *(np.zeros_like(positions) for _ in range(3)))
         for number, source in enumerate(self.train_sources):
-            here = sources == number
-            epochs, copies, rows = _draw(source.copies, draws[here], self.seed, number)
-            result.epochs[here], result.copies[here], result.rows[here] = epochs, copies, rows
+            drawn = sources == number
+            columns = _draw(source.copies, draws[drawn], self.seed, number)
+            result.epochs[drawn], result.copies[drawn], result.rows[drawn] = columns
         return result
 
     def _gather(self, drawn: tuple[SourceRows, ...], places: Places) -> RawBatch:
@@ -225,19 +227,20 @@ class StageData:
     def _entries(self, drawn: tuple[SourceRows, ...], places: Places) -> Iterator[ShardEntries]:
         groups = places.sources << COPY_BITS | places.copies
         for group in set(groups.tolist()):
-            source, at = group >> COPY_BITS, np.flatnonzero(groups == group)
+            source, in_group = group >> COPY_BITS, np.flatnonzero(groups == group)
             copy = drawn[source].copies[group & (1 << COPY_BITS) - 1]
-            shards, nth = order.ranges_to(copy.ends, places.rows[at])
+            shards, nth = order.ranges_to(copy.ends, places.rows[in_group])
             for shard in set(shards.tolist()):
-                here = shards == shard
+                in_shard = shards == shard
+                rows, entries = in_group[in_shard], nth[in_shard]
                 if copy.slow and drawn is self.train_sources:
-                    self._read_ahead(source, copy, int(places.epochs[at[here][0]]), shard)
+                    self._read_ahead(source, copy, int(places.epochs[rows[0]]), shard)
                 ids, index = copy.opened(shard)
                 if isinstance(index, Packs):
-                    entries, which = index.unpack(nth[here])
-                    yield ShardEntries(source, shard, ids, entries, at[here][which])
+                    examples, which = index.unpack(entries)
+                    yield ShardEntries(source, shard, ids, examples, rows[which])
                 else:
-                    yield ShardEntries(source, shard, ids, index[nth[here]], at[here])
+                    yield ShardEntries(source, shard, ids, index[entries], rows)
 
     def _read_ahead(self, source: int, copy: ShardedRows, epoch: int, shard: int) -> None:
         """Open the other shards of a shard's window, and those of the next, in the background."""
@@ -246,10 +249,9 @@ class StageData:
             return
         shuffled = order.shards_in_order(len(copy.sizes), self.seed, "order", source, epoch)
         first = int(np.flatnonzero(shuffled == shard)[0]) // copy.window * copy.window
-        here, following = (shuffled[at:][: copy.window] for at in (first, first + copy.window))
+        shards = shuffled[first : first + 2 * copy.window].tolist()
         # A batch reads of two windows at most.
-        self._ahead[source] = [*windows[-1:], {(epoch, other) for other in here.tolist()}]
-        shards = [*here.tolist(), *following.tolist()]
+        self._ahead[source] = [*windows[-1:], {(epoch, n) for n in shards[: copy.window]}]
 
         def open_share(nth: int) -> None:
             # What fails fails again, and is reported, where it is needed.

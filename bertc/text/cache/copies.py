@@ -39,8 +39,8 @@ def copied(
     """
 
     def fill(aside: Path) -> Facts:
-        with (folder.parent / "room.lock").open("w") as alone:
-            lock(alone.fileno())
+        with (folder.parent / "room.lock").open("w") as room:
+            lock(room.fileno())
             if most_bytes:
                 make_room(folder.parent, expected_bytes, most_bytes)
             with (aside / RESERVED).open("wb") as reserved:

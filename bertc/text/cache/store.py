@@ -110,8 +110,7 @@ def unseal(text: str) -> dict[str, Any] | None:
     whole = content.endswith("\n")
     if not whole or hashlib.sha256(content[:-1].encode()).hexdigest() != digest:
         return None
-    manifest: dict[str, Any] = json.loads(content)
-    return manifest
+    return dict(json.loads(content))
 
 
 def intact(folder: Path, checked_bytes: int = CHECKED_BYTES) -> Facts | None:
@@ -162,8 +161,8 @@ def _lock(folder: Path, progress: Progress) -> Iterator[None]:
                 progress.end()
                 lock.seek(before)
                 if failures := lock.readlines():
-                    lost, *said = json.loads(failures[-1])
-                    raise (LostStoreError if lost else MissingInputError)(*said)
+                    lost, *texts = json.loads(failures[-1])
+                    raise (LostStoreError if lost else MissingInputError)(*texts)
             if os.fstat(lock.fileno()).st_nlink == 0:
                 continue
             try:

@@ -119,14 +119,14 @@ def _join_parts(
     with tempfile.TemporaryDirectory(prefix="bertc-") as name:
         aside = Path(name)
         counted = [_copied(place, part, ["train.counts"], aside) for part in parts]
-        total = np.sum([np.fromfile(at / "train.counts", np.int64) for at in counted], axis=0)
+        total = np.sum([np.fromfile(copy / "train.counts", np.int64) for copy in counted], axis=0)
 
         def opened(part: PreparedPart) -> Tokens:
             files = [f"heldout.{file}" for file in TOKEN_FILES]
             return open_tokens(_copied(place, part, files, aside), "heldout", dtype)
 
-        held = (part for part in parts if part.facts["heldout"]["tokens"])
-        facts = rewriting.join_held_out(folder, map(opened, held))
+        giving = (part for part in parts if part.facts["heldout"]["tokens"])
+        facts = rewriting.join_held_out(folder, map(opened, giving))
     (folder / "train.counts").write_bytes(total.tobytes())
     return facts
 

@@ -137,17 +137,17 @@ def _corpus(address: str, _: str) -> PreparedText:
 
 
 def put_folder(
-    at: FolderAt, name: str, fill: Callable[[Path], store.Facts], anew: bool = False
+    place: FolderAt, name: str, fill: Callable[[Path], store.Facts], anew: bool = False
 ) -> None:
     """Make a folder of the place: aside and renamed, or in a store its manifest last."""
-    if at.folder:
-        store.obtain(at.folder / name, fill, store.Silent(), anew=anew, keyed=False)
+    if place.folder:
+        store.obtain(place.folder / name, fill, store.Silent(), anew=anew, keyed=False)
         return
     with tempfile.TemporaryDirectory(prefix="bertc-") as aside:
         folder = Path(aside)
         store.seal(folder, fill(folder))
         for path in sorted(folder.iterdir(), key=lambda path: path.name == store.MANIFEST_FILE):
-            at.write(f"{name}/{path.name}", path)
+            place.write(f"{name}/{path.name}", path)
 
 
 def open_prepared(
@@ -206,8 +206,8 @@ def refuse_other_tokenizer(text: Prepared, corpus: PreparedText, tokenizer: str)
 
 def refuse_missing_parts(place: FolderAt, corpus: PreparedText) -> None:
     """Refuse text some of whose parts are gone, by the names in its place."""
-    there = place.names()
-    if gone := [part.name for part in (*corpus.parts, corpus.heldout) if part.name not in there]:
+    names = place.names()
+    if gone := [part.name for part in (*corpus.parts, corpus.heldout) if part.name not in names]:
         message = f"{place.address} lacks {several(len(gone), 'part')}: {listed(gone)}"
         raise MissingInputError(message, corpus.plan.remedy(place.address, gone))
 
@@ -216,10 +216,11 @@ def anchor_at(shares: tuple[Share, ...]) -> tuple[Share, ...]:
     """Shares whose prepared text is named from the root where it is on this machine."""
 
     def named(share: Share) -> Share:
-        if not isinstance(share.corpus, Prepared) or not (at := FolderAt(share.corpus.path).folder):
+        corpus = share.corpus
+        if not isinstance(corpus, Prepared) or not (folder := FolderAt(corpus.path).folder):
             return share
-        path = {"path": os.path.normpath(working_folder() / at)}
-        return share.model_copy(update={"corpus": share.corpus.model_copy(update=path)})
+        path = {"path": os.path.normpath(working_folder() / folder)}
+        return share.model_copy(update={"corpus": corpus.model_copy(update=path)})
 
     return tuple(map(named, shares))
 
@@ -231,21 +232,21 @@ def tokenizer_at(address: str, cache: Path) -> Path:
     if place.folder:
         return place.folder / _there(place, plans.TOKENIZER).name
     folder = cache / "tokenizers" / store.fingerprint(address, corpus.plan.fingerprint)
-    store.obtain(
-        folder,
-        lambda folder: copy_part(place, _there(place, plans.TOKENIZER), folder),
-        store.Silent(),
-    )
+
+    def fill(folder: Path) -> store.Facts:
+        return copy_part(place, _there(place, plans.TOKENIZER), folder)
+
+    store.obtain(folder, fill, store.Silent())
     return folder
 
 
 def _there(place: FolderAt, name: str, sha256: str = "") -> PreparedPart:
     """A part that is whole, of that digest if it is known."""
-    there = part_at(place, name)
-    if there is None or sha256 not in ("", there.sha256):
+    part = part_at(place, name)
+    if part is None or sha256 not in ("", part.sha256):
         help = f"bertc prepare with its spec and --to {place.address} makes it again"
         raise DataError(f"{place.address}/{name} is damaged, gone or of another text", help)
-    return there
+    return part
 
 
 def copy_part(place: FolderAt, part: PreparedPart, folder: Path) -> store.Facts:

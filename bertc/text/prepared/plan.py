@@ -60,7 +60,7 @@ class PreparationPlan:
         shared = [getattr(self, name) for name in SHARED if name not in ("source", "parts")]
         shared.append(len(self.parts) == 1)  # it holds out its own end
         pairs = zip(self.parts, self.inputs, strict=False)  # plans made before have no inputs
-        return {name: fingerprint(of, *shared) for name, of in pairs}
+        return {name: fingerprint(content, *shared) for name, content in pairs}
 
     def words(self, name: str) -> str:
         """A setting in words for people."""
@@ -72,8 +72,8 @@ class PreparationPlan:
         if [*names] == [HELD_OUT]:
             return f"{finish} makes it again"
         command = self.read.get("command") or "bertc prepare SPEC"
-        at = self.parts.index(names[0]) + 1 if names[0] in self.parts else 1
-        share, makes = f" --part {at}/{len(self.parts)}", "makes it"
+        number = self.parts.index(names[0]) + 1 if names[0] in self.parts else 1
+        share, makes = f" --part {number}/{len(self.parts)}", "makes it"
         if len(names) > 1:
             share, makes = "", "makes those alone"
         return f"{command} --to {address}{share} {makes}; then {finish}"
@@ -88,11 +88,11 @@ def read_plan(place: FolderAt) -> PreparationPlan | None:
 def write_plan(place: FolderAt, plan: PreparationPlan) -> PreparationPlan:
     """Put the plan, or return the one that is there; refuse a place of other content."""
     fields = json_at(place, PLAN_FILE, damaged={})
-    others = place.names() if fields is None else set()
-    if others and PLAN_FILE not in others:  # else another worker put it meanwhile
+    names = place.names() if fields is None else set()
+    if names and PLAN_FILE not in names:  # else another worker put it meanwhile
         help = f"a folder for this text alone: --to {place.address.rstrip('/')}/corpus"
-        raise UsageError(f"{place.address} holds other files: {listed(sorted(others))}", help)
-    if others:
+        raise UsageError(f"{place.address} holds other files: {listed(sorted(names))}", help)
+    if names:
         fields = json_at(place, PLAN_FILE, damaged={})
     known = plan_from(place, fields) if fields else None
     differing = _differences(known, plan) if known else {}
@@ -102,9 +102,9 @@ def write_plan(place: FolderAt, plan: PreparationPlan) -> PreparationPlan:
         place.remove(TOKENIZER)
         known = None
     elif differing:
-        said = "; ".join(f"{name}: {how}" for name, how in differing.items())
+        differences = "; ".join(f"{name}: {how}" for name, how in differing.items())
         help = "prepare into another --to, or with the spec, text and tokenizer of the first"
-        raise DataError(f"{place.address} holds another preparation: {said}", help)
+        raise DataError(f"{place.address} holds another preparation: {differences}", help)
     if known is None or (plan.tokenizer and not known.tokenizer):
         place.write(PLAN_FILE, add_digest(asdict(plan)))
         return plan
@@ -114,12 +114,12 @@ def write_plan(place: FolderAt, plan: PreparationPlan) -> PreparationPlan:
 def _differences(known: PreparationPlan, plan: PreparationPlan) -> dict[str, str]:
     differing = {}
     for name in SHARED:
-        there, here = getattr(known, name), getattr(plan, name)
-        if there == here or name == "parts" or (name == "tokenizer" and not (there and here)):
+        before, now = getattr(known, name), getattr(plan, name)
+        if before == now or name == "parts" or (name == "tokenizer" and not (before and now)):
             continue  # parts follow from the source
         words = [known.words(name), plan.words(name)]
-        said = "{} there, {} here" if words[0] != words[1] else "{}, of another content"
-        differing[name] = said.format(*words)
+        form = "{} there, {} here" if words[0] != words[1] else "{}, of another content"
+        differing[name] = form.format(*words)
     return differing
 
 
@@ -146,18 +146,14 @@ def json_at(
 
     def is_whole(raw: bytes) -> bool:
         nonlocal fields
-        fields = _fields(raw)
-        return fields is not None or damaged is not None
+        fields = damaged if (read := _fields(raw)) is None else read
+        return fields is not None
 
     raw = place.read(name, LARGEST_FILE_BYTES, is_whole)
-    if raw is None:
-        return None
-    if place.folder:
-        is_whole(raw)
-    if fields is None and damaged is None:
+    if place.folder and raw is not None and not is_whole(raw):
         help = f"remove it; bertc prepare with its spec and --to {place.address} writes it again"
         raise DataError(f"{place.address}/{name} is damaged", help)
-    return damaged if fields is None else fields
+    return fields
 
 
 def _fields(raw: bytes) -> dict[str, Any] | None:
@@ -168,5 +164,5 @@ def _fields(raw: bytes) -> dict[str, Any] | None:
         return None
     if not isinstance(fields, dict):
         return None
-    others = {name: value for name, value in fields.items() if name != "digest"}
-    return fields if fields.get("digest") == fingerprint(others) else None
+    rest = {name: value for name, value in fields.items() if name != "digest"}
+    return fields if fields.get("digest") == fingerprint(rest) else None

@@ -146,9 +146,9 @@ def copies(parts: Sequence[NDArray[np.uint64]]) -> dict[int, NDArray[np.uint64]]
     keys, ends = np.concatenate(parts), np.cumsum([len(part) for part in parts])
     later = []
     for number in range(RANGES):
-        (at,) = np.nonzero(keys.view(np.uint8)[7::8] // (256 // RANGES) == number)
-        first = np.unique(keys[at], return_index=True)[1]
-        later.append(np.delete(at, first))
+        in_range = np.flatnonzero(keys.view(np.uint8)[7::8] // (256 // RANGES) == number)
+        first = np.unique(keys[in_range], return_index=True)[1]
+        later.append(np.delete(in_range, first))
     places = np.sort(np.concatenate(later))
     split = np.split(keys[places], np.searchsorted(places, ends[:-1]))
     return {number: part for number, part in enumerate(split) if len(part)}
@@ -157,5 +157,5 @@ def copies(parts: Sequence[NDArray[np.uint64]]) -> dict[int, NDArray[np.uint64]]
 def removal_text(removed: Facts) -> str:
     """Numbers of removed documents in words; empty if there are none."""
     by_rule = ", ".join(f"{count:,} by {rule}" for rule, count in removed.items())
-    removed_text = f"clean removed {several(sum(removed.values()), 'document')}: {by_rule}"
-    return removed_text if removed else ""
+    documents = several(sum(removed.values()), "document")
+    return f"clean removed {documents}: {by_rule}" if removed else ""

@@ -106,10 +106,10 @@ def holds_out(parts: Sequence[Facts]) -> int:
     raise too_little(str(parts[0]["name"]), "fewer than two sentences")
 
 
-def too_little(name: str, held: str) -> DataError:
+def too_little(name: str, content: str) -> DataError:
     """An error about text that cannot be in both parts."""
     return DataError(
-        f"{name} holds {held}",
+        f"{name} holds {content}",
         "one is needed to train on and one to evaluate on; they end with . ! or ?, "
         "with sentences=lines wherever a line does",
     )
@@ -129,18 +129,21 @@ def hold_out_end(
         return 0
     train = open_tokens(folder, "train", dtype)
     cut = int(train.documents[-2]) if paired else _cut(train, holdout)
-    at = int(train.sentences[cut])
+    end = int(train.sentences[cut])
     inside_document = cut not in train.documents
-    documents = train.documents[train.documents < cut]
-    (folder / "heldout.ids").write_bytes(train.ids[at:].tobytes())
-    (folder / "heldout.sentences").write_bytes((train.sentences[cut:] - at).tobytes())
-    later = train.documents[train.documents > cut] - cut
-    (folder / "heldout.documents").write_bytes(np.concatenate(([0], later)).tobytes())
-    starts = np.append(train.sentences[:cut], at + inside_document)
-    (folder / "train.sentences").write_bytes(starts.tobytes())
-    (folder / "train.documents").write_bytes(np.append(documents, cut).tobytes())
+    before, after = (
+        train.documents[part] for part in (train.documents < cut, train.documents > cut)
+    )
+    for name, values in (
+        ("heldout.ids", train.ids[end:]),
+        ("heldout.sentences", train.sentences[cut:] - end),
+        ("heldout.documents", np.append(0, after - cut)),
+        ("train.sentences", np.append(train.sentences[:cut], end + inside_document)),
+        ("train.documents", np.append(before, cut)),
+    ):
+        (folder / name).write_bytes(values.tobytes())
     with (folder / "train.ids").open("r+b") as ids:
-        ids.seek(at * np.dtype(dtype).itemsize)
+        ids.seek(end * np.dtype(dtype).itemsize)
         if inside_document:
             ids.write(dtype(separator).tobytes())
         ids.truncate(ids.tell())
@@ -165,13 +168,13 @@ def part_of_document(text: bytes, holdout: float) -> str:
 
 def held_out_remark(facts: Mapping[str, Any], holdout: float) -> str:
     """A line about a text of which far less is held out than its share; empty of another."""
-    held = facts["heldout"]["tokens"]
-    total = held + facts["train"]["tokens"]
+    part = facts["heldout"]["tokens"]
+    total = part + facts["train"]["tokens"]
     remark = (
-        f"{held:,} of {total:,} tokens are held out, far below holdout={holdout:g}, and losses on "
+        f"{part:,} of {total:,} tokens are held out, far below holdout={holdout:g}, and losses on "
         "them say little: documents are held out whole, by their hash; a larger holdout picks more"
     )
-    return remark if 0 < held < holdout * total / 10 else ""
+    return remark if 0 < part < holdout * total / 10 else ""
 
 
 def join_held_out(folder: Path, parts: Iterable[Tokens]) -> dict[str, int]:

@@ -32,11 +32,11 @@ _BLANK_LINE, _LINE_END = re.compile(rb"\n[ \t\r]*\n"), re.compile(rb"\n")
 
 
 class Span(NamedTuple):
-    """The ``nth`` of ``of`` equal parts of a file, up to the next document."""
+    """The ``nth`` of ``parts`` equal parts of a file, up to the next document."""
 
     path: files.AnyFile
     nth: int = 0
-    of: int = 1
+    parts: int = 1
 
 
 def open_files(corpus: Files, damaged: Callable[[DataError], object] | None = None) -> TextSource:
@@ -50,14 +50,14 @@ def open_files(corpus: Files, damaged: Callable[[DataError], object] | None = No
     sizes = {path: unpacked_bytes([path]) for path in paths}
 
     def opened(name: str, spans: list[Span]) -> TextSource:
-        cuts = [(span.nth, span.of) for span in spans if span.of > 1]
+        cuts = [(span.nth, span.parts) for span in spans if span.parts > 1]
         read = [identities[span.path] for span in spans]
         reads = [partial(_read_span, span, corpus.column, corpus.sentences) for span in spans]
         return TextSource(
             name=name, identity=("files", corpus.column, corpus.sentences, *read, *cuts),
             sentences=corpus.sentences, unit="bytes",
-            total=sum(files.size_of(span.path) // span.of for span in spans),
-            text_bytes=sum(sizes[span.path] // span.of for span in spans),
+            total=sum(files.size_of(span.path) // span.parts for span in spans),
+            text_bytes=sum(sizes[span.path] // span.parts for span in spans),
             read=partial(all_of, reads, damaged=damaged),
         )  # fmt: skip
 
@@ -170,22 +170,22 @@ def _texts(file: OpenFile, column: str) -> Iterator[ColumnNames]:
 
 def _limit(file: OpenFile, span: Span, sentences: Sentences) -> int:
     """Read the documents that begin in a span alone; return the first byte."""
-    if span.of == 1:
+    if span.parts == 1:
         return 0
     if files.suffix(span.path) == ".parquet":
-        file.share = (span.nth, span.of)
+        file.share = (span.nth, span.parts)
         return 0
     size, mark = files.size_of(span.path), _LINE_END if has_columns(span.path) else _BLANK_LINE
-    ends = [size * nth // span.of for nth in (span.nth, span.nth + 1)]
-    start, end = (_document_from(file, at, mark) if 0 < at < size else at for at in ends)
+    ends = [size * nth // span.parts for nth in (span.nth, span.nth + 1)]
+    start, end = (_document_from(file, n, mark) if 0 < n < size else n for n in ends)
     file.limit(start, end)
     return start
 
 
-def _document_from(file: OpenFile, at: int, mark: re.Pattern[bytes]) -> int:
-    """The first byte from ``at`` on that begins a document, else the end of the file."""
-    file.stream.seek(at - 1)
-    before, rest = at - 1, b""
+def _document_from(file: OpenFile, first: int, mark: re.Pattern[bytes]) -> int:
+    """The first byte from ``first`` on that begins a document, else the end of the file."""
+    file.stream.seek(before := first - 1)
+    rest = b""
     while chunk := file.stream.read(SAMPLED_BYTES):
         rest += chunk
         if match := mark.search(rest):

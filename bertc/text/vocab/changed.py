@@ -4,7 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +34,7 @@ def speller(tokenizer: Tokenizer) -> Callable[[str], str]:
     """The spelling in which added words are searched for: as normalised, unless spaces change."""
     if (normalizer := tokenizer.normalizer) is None or normalizer.normalize_str("a b") != "a b":
         return str
-    normalise: Callable[[str], str] = normalizer.normalize_str
-    return normalise
+    return cast(Callable[[str], str], normalizer.normalize_str)
 
 
 def numbers_of_pieces(base: Vocabulary, words: Sequence[str]) -> dict[str, int]:
@@ -46,7 +45,7 @@ def numbers_of_pieces(base: Vocabulary, words: Sequence[str]) -> dict[str, int]:
     known, spaced = base.tokenizer.get_vocab(with_added_tokens=True), [f" {word}" for word in words]
     encoded = base.tokenizer.encode_batch_fast(spaced, add_special_tokens=False)
     pairs = zip(words, encoded, strict=True)
-    return {word: 1 if word in known else len(one.ids) for word, one in pairs}
+    return {word: 1 if word in known else len(encoding.ids) for word, encoding in pairs}
 
 
 def words_in_file(base: Vocabulary, name: str, text: str) -> tuple[list[str], int]:
@@ -114,9 +113,9 @@ def trim_tokenizer(base: Vocabulary, counts: NDArray[np.int64], size: int) -> To
             "of the text",
             f"trim(init, {least}) or more",
         )
-    last, there = {*unused(base)}, [*ids.values()]
-    count = int(keep[there].sum())
-    for token in sorted(there, key=lambda token: (token in last, -counts[token], token)):
+    last, tokens = {*unused(base)}, [*ids.values()]
+    count = int(keep[tokens].sum())
+    for token in sorted(tokens, key=lambda token: (token in last, -counts[token], token)):
         if not keep[token] and (size or counts[token]):
             parts = _closure(token, keep, needs)
             if not size or count + len(parts) <= size:
@@ -195,7 +194,7 @@ def _renumber(step: Any, numbers: Mapping[str, int]) -> Any:
     """A post-processor with the new numbers of its special tokens."""
     match step:
         case {"type": "Sequence", "processors": steps}:
-            return {**step, "processors": [_renumber(one, numbers) for one in steps]}
+            return {**step, "processors": [_renumber(inner, numbers) for inner in steps]}
         case {"special_tokens": tokens}:
             anew = {
                 name: {**token, "ids": [numbers[text] for text in token["tokens"]]}
@@ -211,4 +210,4 @@ def _renumber(step: Any, numbers: Mapping[str, int]) -> Any:
 def tokens_a_word(tokenizer: Tokenizer, texts: Sequence[str]) -> float:
     """Tokens for each word between blanks."""
     encoded = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-    return sum(len(one.ids) for one in encoded) / max(1, sum(len(t.split()) for t in texts))
+    return sum(len(e.ids) for e in encoded) / max(1, sum(len(t.split()) for t in texts))

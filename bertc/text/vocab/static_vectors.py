@@ -1,7 +1,6 @@
 """Static vectors: of words in files of GloVe and word2vec, and of tokens by their neighbours."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -12,7 +11,7 @@ from bertc.base.storage.paths import user_path
 from bertc.text.cache.store import Progress, Silent
 from bertc.text.sources.cells import finite
 from bertc.text.sources.source import lines, opened_stream
-from bertc.text.vocab.token_rows import spelling_of
+from bertc.text.vocab.token_rows import spelling_of, unit_rows
 from bertc.text.vocab.vocabulary import Vocabulary
 
 FORMAT = "a line has a word and its numbers, as in `the 0.418 0.24968 -0.41242`"
@@ -27,18 +26,14 @@ TOKENS_READ = 20_000_000
 TOKENS_AT_ONCE = 1 << 20
 
 
-@dataclass(frozen=True, eq=False)
-class WordVectors:
-    """Words of a file, each once, and their vectors."""
-
-    words: tuple[str, ...]
-    vectors: NDArray[np.float32]  # (words, width)
+WordVectors = tuple[tuple[str, ...], NDArray[np.float32]]
+"""Words of a file, each once, and their vectors (words, width)."""
 
 
 def read_vectors(
-    name: str, progress: Progress, wanted: Collection[str] | None = None, most: int | None = None
+    name: str, progress: Progress, words: Collection[str] | None = None, most: int | None = None
 ) -> WordVectors:
-    """The vectors of the ``wanted`` words, of all without; of the first ``most`` lines."""
+    """The vectors of these ``words``, of all without; of the first ``most`` lines."""
     path, width = user_path(name), 0
     vectors: dict[str, NDArray[np.float32]] = {}
     with opened_stream(path) as file:
@@ -54,7 +49,7 @@ def read_vectors(
             width = len(fields) - end
             progress.advance(1)
             word = " ".join(fields[:end])
-            if word not in vectors and (wanted is None or word in wanted):
+            if word not in vectors and (words is None or word in words):
                 if None in map(finite, fields[end:]):
                     message = f"{path}:{number}: not all of it after the word are numbers"
                     raise DataError(message, FORMAT)
@@ -63,21 +58,20 @@ def read_vectors(
     if not width:
         raise DataError(f"{path}:1: no vectors in it", FORMAT)
     stacked = np.stack(list(vectors.values())) if vectors else np.zeros((0, width), np.float32)
-    return WordVectors(tuple(vectors), stacked)
+    return tuple(vectors), stacked
 
 
 def vectors_width(name: str) -> int:
     """The number of numbers of the first word of a file."""
-    return int(read_vectors(name, Silent(), wanted=(), most=2).vectors.shape[1])
+    return int(read_vectors(name, Silent(), words=(), most=2)[1].shape[1])
 
 
 def nearest_words(
     vectors: WordVectors, words: Collection[str], count: int
 ) -> dict[str, tuple[str, ...]]:
     """The ``count`` words nearest by the cosine to each of ``words`` that has a vector."""
-    lengths = np.linalg.norm(vectors.vectors, axis=1, keepdims=True)
-    unit = vectors.vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
-    rows = {word: row for row, word in enumerate(vectors.words)}
+    all_words, unit = vectors[0], unit_rows(vectors[1])
+    rows = {word: row for row, word in enumerate(all_words)}
     known = sorted(rows[word] for word in set(words) if word in rows)
     nearest: dict[str, tuple[str, ...]] = {}
     for begin in range(0, len(known), WORDS_AT_ONCE):
@@ -86,7 +80,7 @@ def nearest_words(
         cosines[np.arange(len(part)), part] = -np.inf  # not the word itself
         best = np.argsort(-cosines, axis=1, kind="stable")[:, : min(count, len(unit) - 1)]
         for row, columns in zip(part, best.tolist(), strict=True):
-            nearest[vectors.words[row]] = tuple(vectors.words[column] for column in columns)
+            nearest[all_words[row]] = tuple(all_words[column] for column in columns)
     return nearest
 
 
@@ -121,8 +115,7 @@ def vectors_of_text(
     squares, directions = np.linalg.eigh(table.T @ table)
     squares, directions = squares[::-1][:DIMENSIONS], directions[:, ::-1][:, :DIMENSIONS]
     scale = np.maximum(squares, 1e-6) ** -0.25  # so that lengths are square roots of singular ones
-    vectors: NDArray[np.float32] = (table @ (directions * scale)).astype(np.float32)
-    return vectors
+    return np.asarray(table @ (directions * scale), dtype=np.float32)
 
 
 def _blocks(texts: Iterable[NDArray[np.unsignedinteger]]) -> Iterable[NDArray[np.unsignedinteger]]:
@@ -140,13 +133,13 @@ def vectors_of_words(name: str, vocabulary: Vocabulary, progress: Progress) -> N
         for token in np.flatnonzero(vocabulary.word_start & ~vocabulary.special).tolist()
     )
     words = {token: spelling[1] for token, spelling in spelled if spelling}
-    wanted = {form for word in words.values() for form in (word, word.lower())}
-    known = read_vectors(name, progress, wanted=wanted)
-    rows = {word: row for row, word in enumerate(known.words)}
-    vectors = np.zeros((vocabulary.size, known.vectors.shape[1]), np.float32)
+    forms = {form for word in words.values() for form in (word, word.lower())}
+    read = read_vectors(name, progress, forms)
+    known = dict(zip(*read, strict=True))
+    vectors = np.zeros((vocabulary.size, read[1].shape[1]), np.float32)
     for token, word in words.items():
-        if (row := rows.get(word, rows.get(word.lower(), -1))) >= 0:
-            vectors[token] = known.vectors[row]
+        if (vector := known.get(word, known.get(word.lower()))) is not None:
+            vectors[token] = vector
     if not vectors.any():
         help = "vectors of words of this text; those that are tokens are many in vocab=words(20k)"
         raise DataError(f"no word of {name} is a token of the vocabulary", help)

@@ -51,15 +51,17 @@ def token_sums(
         case Focus():
             assert vectors is not None, "vectors of tokens are made or read before"
             anchors = np.flatnonzero((equal >= 0) & vectors.any(1))
-            others = np.flatnonzero((equal < 0) & vectors.any(1))
-            sums |= _similar(vectors, others, anchors, equal)
+            unknown = np.flatnonzero((equal < 0) & vectors.any(1))
+            sums |= _similar(vectors, unknown, anchors, equal)
         case unreachable:
             assert_never(unreachable)
     terms = [(n, source, w) for n, sum_ in sums.items() for source, w in sum_.items()]
     tokens, sources, weights = zip(*terms, strict=True) if terms else ((), (), ())
-    numbers = (np.array(tokens, np.int64), np.array(sources, np.int64))
     of_equal, of_several = (count, len(sums) - count) if sums else (0, 0)
-    return TokenSums(*numbers, np.array(weights, np.float32), new.size, of_equal, of_several)
+    return TokenSums(
+        np.array(tokens, np.int64), np.array(sources, np.int64), np.array(weights, np.float32),
+        new.size, of_equal, of_several,
+    )  # fmt: skip
 
 
 def _equal_tokens(old: Vocabulary, new: Vocabulary) -> Ints:
@@ -70,7 +72,7 @@ def _equal_tokens(old: Vocabulary, new: Vocabulary) -> Ints:
             known.setdefault(spelling, token)
     equal = np.full(new.size, -1, np.int64)
     for token, spellings in _spellings(new):
-        equal[token] = next((known[one] for one in spellings if one in known), -1)
+        equal[token] = next((known[s] for s in spellings if s in known), -1)
     return equal
 
 
@@ -113,8 +115,8 @@ def _means(old: Vocabulary, new: Vocabulary, tokens: Sequence[int]) -> dict[int,
     texts = {token: " " * s[0] + s[1] for token, s in spelled if s is not None}
     encoded = old.tokenizer.encode_batch_fast([*texts.values()], add_special_tokens=False)
     sums = dict[int, dict[int, float]]()
-    for token, one in zip(texts, encoded, strict=True):
-        if pieces := [piece for piece in one.ids if piece != old.unk]:
+    for token, encoding in zip(texts, encoded, strict=True):
+        if pieces := [piece for piece in encoding.ids if piece != old.unk]:
             terms = sums.setdefault(token, {})
             for piece in pieces:
                 terms[piece] = terms.get(piece, 0.0) + 1 / len(pieces)
@@ -126,10 +128,10 @@ def _similar(
 ) -> dict[int, dict[int, float]]:
     """Weights of old rows for tokens, by likeness to anchors: new tokens ``equal`` to old ones."""
     sums = dict[int, dict[int, float]]()
-    most, units = min(MOST_TERMS, len(anchors)), _unit(vectors[anchors])
+    most, units = min(MOST_TERMS, len(anchors)), unit_rows(vectors[anchors])
     for begin in range(0, len(tokens) if most else 0, ROWS_AT_ONCE):
         part = tokens[begin : begin + ROWS_AT_ONCE]
-        cosines = _unit(vectors[part]) @ units.T
+        cosines = unit_rows(vectors[part]) @ units.T
         best = np.argpartition(-cosines, most - 1, axis=1)[:, :most]
         weights = sparsemax(np.take_along_axis(cosines, best, axis=1))
         for token, columns, row in zip(part.tolist(), best, weights, strict=True):
@@ -139,10 +141,10 @@ def _similar(
     return sums
 
 
-def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+def unit_rows(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Vectors of length 1; zeros stay."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    units: NDArray[np.float32] = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
-    return units
+    return np.asarray(vectors / np.maximum(lengths, np.finfo(np.float32).tiny))
 
 
 def sparsemax(scores: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -152,5 +154,4 @@ def sparsemax(scores: NDArray[np.float32]) -> NDArray[np.float32]:
     sums = np.cumsum(falling, axis=1) - 1
     support = np.sum(falling * count > sums, axis=1)
     threshold = sums[np.arange(len(scores)), support - 1] / support
-    weights: NDArray[np.float32] = np.maximum(scores - threshold[:, None], 0).astype(np.float32)
-    return weights
+    return np.asarray(np.maximum(scores - threshold[:, None], 0), np.float32)

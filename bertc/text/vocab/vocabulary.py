@@ -4,13 +4,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import zip_longest
+from itertools import count, zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer, pre_tokenizers, processors
+from tokenizers import Tokenizer, processors
 
 from bertc.base.diagnostics import DataError, escaped
 from bertc.base.storage.paths import user_path
@@ -158,12 +158,9 @@ def is_byte_level(tokenizer: Tokenizer) -> bool:
 
 def byte_signs() -> dict[int, str]:
     """The sign of each byte in byte-level vocabularies."""
-    shown = {*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    hidden = [byte for byte in range(256) if byte not in shown]  # numbered from 256 on, in order
-    signs = {byte: chr(byte) for byte in shown}
-    signs |= {byte: chr(256 + number) for number, byte in enumerate(hidden)}
-    assert set(signs.values()) == set(pre_tokenizers.ByteLevel.alphabet()), "as the library spells"
-    return signs
+    plain = {*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    hidden = count(256)  # the others are numbered from 256 on, in order
+    return {byte: chr(byte if byte in plain else next(hidden)) for byte in range(256)}
 
 
 def characters_by_token(vocabulary: Vocabulary) -> NDArray[np.int64] | None:
@@ -246,13 +243,13 @@ def _starts_word(token: str, model: str) -> bool:
 
 
 def differing_token(
-    theirs: Vocabulary, ours: Vocabulary
+    first: Vocabulary, second: Vocabulary
 ) -> tuple[int, str | None, str | None] | None:
     """The first number that is another token in each, and these; None for no token."""
-    pairs = ([read.token(i) for i in range(read.size)] for read in (theirs, ours))
-    for number, (first, second) in enumerate(zip_longest(*pairs)):
-        if first != second:
-            return number, first, second
+    pairs = ([read.token(i) for i in range(read.size)] for read in (first, second))
+    for number, (token, other_token) in enumerate(zip_longest(*pairs)):
+        if token != other_token:
+            return number, token, other_token
     return None
 
 

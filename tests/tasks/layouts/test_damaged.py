@@ -12,7 +12,7 @@ from bertc.base.diagnostics import DataError, MissingInputError, SpecError
 from bertc.ir.learning.custom_task import Choose, Classify, Many, Read, Regress, Tag
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging
 from bertc.tasks.examples import task_sets
-from bertc.tasks.layouts.parts import dev_parts, part_examples, read_examples, training_examples
+from bertc.tasks.layouts.parts import dev_parts, part_examples, read_examples
 from bertc.tasks.layouts.survey import survey
 from bertc.tasks.layouts.table import DataPart, files_of, is_tagged_file, table
 from bertc.text.sources.tables import ColumnSelection
@@ -183,7 +183,7 @@ def test_damage_is_reported_with_its_place(tmp_path: Path, case: str) -> None:
     path.parent.mkdir(parents=True)
     path.write_text(content, encoding="utf-8")
     with pytest.raises(DataError) as caught:
-        training_examples(make(path))
+        part_examples(make(path))
     error = caught.value
     assert error.exit_code == 65
     assert name in error.message
@@ -215,7 +215,7 @@ def test_labels_that_are_none(tmp_path, rows, message, monkeypatch):
     path.write_text(f"text,label\n{rows}")
     task = Classify(train=str(path))
     with pytest.raises(DataError, match=r"a.csv: ") as caught:
-        task_sets.found_labels(task, training_examples(task))
+        task_sets.found_labels(task, part_examples(task))
     assert message in f"{caught.value.message}; {caught.value.help}"
 
 
@@ -223,11 +223,11 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "dev.tsv").write_text(RTE + "0\ta\tb\tentailment\n")
     gone = tmp_path / "gone"
     for fault, act, task, *part in (
-        ("gone.csv", training_examples, Classify(train=f"{gone}.csv")),
-        ("gone.txt", training_examples, Classify(train=f"{gone}.txt")),
+        ("gone.csv", part_examples, Classify(train=f"{gone}.csv")),
+        ("gone.txt", part_examples, Classify(train=f"{gone}.txt")),
         ("gone", dev_parts, Glue(task="rte", data=str(gone))),
-        ("'train'", training_examples, Glue(task="rte", data=str(tmp_path))),
-        ("gone", training_examples, Squad(data=str(gone))),
+        ("'train'", part_examples, Glue(task="rte", data=str(tmp_path))),
+        ("gone", part_examples, Squad(data=str(gone))),
         ("gone", dev_parts, Squad(data=str(tmp_path), dev=str(gone))),
         ("gone", read_examples, Race(data="x"), DataPart(gone)),
         ("'dev'", part_examples, Regress(train="x"), "dev"),
@@ -243,11 +243,11 @@ def test_files_and_folders_in_each_others_place_or_too_many(tmp_path: Path) -> N
     for language in ("de", "en"):
         (folder / f"{language}.train.txt").write_text("a O\n")
     for fault, act, task, *part in (
-        ("is a folder, not a file", training_examples, Classify(train=str(folder))),
-        ("is a file, a folder expect", training_examples, Glue(task="rte", data=str(file))),
+        ("is a folder, not a file", part_examples, Classify(train=str(folder))),
+        ("is a file, a folder expect", part_examples, Glue(task="rte", data=str(file))),
         ("is a folder, not a file", read_examples, Squad(data="x"), DataPart(folder)),
         ("is a folder, not a file", read_examples, Tagging(data="x"), DataPart(folder)),
-        ("de.train.txt, en.train.txt could", training_examples, Tagging(data=str(folder))),
+        ("de.train.txt, en.train.txt could", part_examples, Tagging(data=str(folder))),
     ):
         pytest.raises(DataError, act, task, *part).match(fault)
 
@@ -256,14 +256,14 @@ def test_a_table_of_tabs_may_have_any_ending(tmp_path: Path) -> None:
     path = tmp_path / "SICK_train.txt"
     path.write_text("pair_ID\ttext\tlabel\n1\tA man walks.\tyes\n\n2\tA hen.\tno\n")
     task = Classify(train=str(path), labels=("yes", "no"))
-    examples = training_examples(task)
+    examples = part_examples(task)
     assert [(e.key, e.texts) for e in examples] == [("0", ("A man walks.",)), ("1", ("A hen.",))]
     rows = [[*row.values()] for row in columns_of(task, path)]
     assert rows == [["1", "A man walks.", "yes"], ["2", "A hen.", "no"]]
     for content in ("A man walks.\nA hen.\n", "a\tb\nc\n", ""):
         path.write_text(content)
         with pytest.raises(DataError, match="unknown format '.txt' of a table, and no tabs part"):
-            training_examples(task)
+            part_examples(task)
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_one_file_of_words_and_tags_is_read_alone(tmp_path, name, content, tags,
     path = tmp_path / name
     path.write_text(content)
     task = Tag(train=str(path), tags=tags)
-    first, *_ = training_examples(task)
+    first, *_ = part_examples(task)
     assert first.tags == right
     assert columns_of(task, path) is None
 
@@ -325,7 +325,7 @@ def test_words_with_tags_in_a_text_file_name_their_task(content: str, tmp_path: 
 def test_rows_in_other_files_have_a_way_out(name, content, help, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path(name).write_text(content)
-    looks = [(training_examples, Classify(train=name)), (survey, name)]
+    looks = [(part_examples, Classify(train=name)), (survey, name)]
     for look in looks[: 1 + (name != "a.jsonl")]:
         assert help in pytest.raises(DataError, *look).value.help
 

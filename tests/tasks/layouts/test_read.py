@@ -26,7 +26,7 @@ from bertc.tasks.layouts.example import (
     TextExample,
     gold,
 )
-from bertc.tasks.layouts.parts import dev_parts, part_examples, training_examples
+from bertc.tasks.layouts.parts import dev_parts, part_examples
 from bertc.tasks.layouts.parts import read_examples as read_part
 from bertc.tasks.layouts.table import DataPart
 
@@ -190,7 +190,7 @@ KINDS = typing.get_args(typing.get_args(AnyTask)[0])
 def test_all_parts_of_a_task_and_any_file_of_its_layout(tmp_path: Path, kind: type) -> None:
     make, expected = MAKERS[kind]
     task = make(tmp_path / "data")
-    found = training_examples(task)
+    found = part_examples(task)
     assert found == expected
     judged = dev_parts(task)
     assert judged == (("dev-de", "dev-en") if kind is Xnli else ("dev",))
@@ -246,7 +246,7 @@ def test_glue_training_files(data: Path, name: Any, end: str) -> None:
         return
     rows, texts, answer = TRAINING[name]
     write(data / "train.tsv", *rows, end=end, bom=True)
-    (one,) = training_examples(task)
+    (one,) = part_examples(task)
     assert one == TextExample(one.key, texts, answer)
 
 
@@ -256,7 +256,7 @@ def test_glue_test_files_and_similarity_in_another_language(data: Path) -> None:
         assert part_examples(task, "test") == [TextExample("0", ("A hen.",), None)]
     write(data / "stsb-de-train.csv", '"Ein Huhn, weiß",Hühner,4.75', end="\r\n")
     write(data / "stsb-en-train.csv", "A hen,Hens,5.0", end="\r\n")
-    (one,) = training_examples(Glue(task="stsb", data=str(data / "stsb-de")))
+    (one,) = part_examples(Glue(task="stsb", data=str(data / "stsb-de")))
     assert one == TextExample("0", ("Ein Huhn, weiß", "Hühner"), 4.75)
 
 
@@ -264,14 +264,14 @@ def test_xnli_without_training_rows_and_as_its_authors_have_it(data: Path, tmp_p
     for language in ("en", "de", "sw"):
         write(tmp_path / f"dev-{language}.tsv", f"{language}\tb\tneutral")
     task = Xnli(data=str(tmp_path), language="de")
-    assert training_examples(task) == [TextExample("0", ("de", "b"), "neutral")]
+    assert part_examples(task) == [TextExample("0", ("de", "b"), "neutral")]
     assert dev_parts(task) == ("dev-en", "dev-sw")
     header = "language\tgold_label\tsentence1_binary_parse\tsentence1\tsentence2\tpairID"
     rows = ("ar\tneutral\t\ta\tb\t1", "de\tentailment\t\tc\td\t2", "de\t-\t\te\tf\t2")
     write(data / "xnli.dev.tsv", header, *rows)
     write(data / "multinli.train.en.tsv", "premise\thypo\tlabel", "x\ty\tcontradictory")
     task = Xnli(data=str(data))
-    assert training_examples(task) == [TextExample("0", ("x", "y"), "contradiction")]
+    assert part_examples(task) == [TextExample("0", ("x", "y"), "contradiction")]
     assert dev_parts(task) == ("dev-ar", "dev-de")
     assert part_examples(task, "dev-de") == [TextExample("0", ("c", "d"), "entailment")]
 
@@ -280,14 +280,14 @@ def test_squad_with_questions_that_have_no_answer(data: Path) -> None:
     told = passages(answers=False, is_impossible=True, answers_=[], plausible_answers=[])
     write(data / "train-v2.0.json", json.dumps(told))
     task = Squad(data=str(data), version=2)
-    (one,) = training_examples(task)
+    (one,) = part_examples(task)
     assert one == QuestionExample("q1", "A hen clucks.", "Who clucks?", (), False)
     assert dev_parts(task) == ()
     file = write(data / "blind.json", json.dumps(passages(answers=False)))
     assert read_examples(task, file)[0].has_answer is None  # type: ignore[union-attr]
     one = str(write(data / "a.json", json.dumps(passages())))
     two = Squad(data=one, dev=one)
-    assert part_examples(two, "dev") == training_examples(two)
+    assert part_examples(two, "dev") == part_examples(two)
 
 
 CONLLU = (
@@ -303,7 +303,7 @@ CONLLU = (
 )
 def test_universal_dependencies(data: Path, column: Any, tags: tuple[str, ...]) -> None:
     write(data / "en_x-ud-train.conllu", *CONLLU)
-    found = training_examples(Tagging(data=str(data), column=column))
+    found = part_examples(Tagging(data=str(data), column=column))
     assert found[0] == TaggedExample("0", ("do", "n't"), tags)
     assert found[1].words == ("20 000",)  # type: ignore[union-attr]
 
@@ -311,11 +311,11 @@ def test_universal_dependencies(data: Path, column: Any, tags: tuple[str, ...]) 
 def test_wikiann_in_one_of_several_languages(data: Path) -> None:
     write(data / "de.train.txt", "de:Ein\tO", "de:Huhn\tB-ORG")
     write(data / "en.train.txt", "en:A\tO", "en::\tO", "", "en:Hen\tB-ORG", "en:Co\tI-ORG")
-    first, second = training_examples(Tagging(data=str(data / "en")))
+    first, second = part_examples(Tagging(data=str(data / "en")))
     assert first == TaggedExample("0", ("A", ":"), ("O", "O"))
     assert second == TaggedExample("1", ("Hen", "Co"), ("B-ORG", "I-ORG"))
     write(data / "fr.train.txt", "le:x O", "y O")
-    assert training_examples(Tagging(data=str(data / "fr")))[0].words[0] == "le:x"  # type: ignore[union-attr]
+    assert part_examples(Tagging(data=str(data / "fr")))[0].words[0] == "le:x"  # type: ignore[union-attr]
 
 
 def test_tags_that_name_spans_become_bio(tmp_path: Path) -> None:
@@ -328,14 +328,14 @@ def test_tags_that_name_spans_become_bio(tmp_path: Path) -> None:
     rows = [{"words": ["a", "b"], "tags": ["I-A", "I-A"]}, {"words": ["c"], "tags": ["O"]}]
     path = lines(tmp_path / "a.jsonl", rows)
     for task in (Tag(train=path), Tag(train=path, labels=("O", "B-A", "I-A"))):
-        assert [row.tags for row in training_examples(task)] == [("B-A", "I-A"), ("O",)]
+        assert [row.tags for row in part_examples(task)] == [("B-A", "I-A"), ("O",)]
 
 
 def test_rows_are_called_by_their_id(tmp_path: Path) -> None:
     path = str(write(tmp_path / "a.tsv", "id\ttext\tlabel", "r7\tA hen.\tx", "\tA duck.\ty"))
     named, numbered = Classify(train=path), Classify(train=path, text="1", label="2")
-    assert [row.key for row in training_examples(named)] == ["r7", "1"]
-    assert [row.key for row in training_examples(numbered)] == ["0", "1", "2"]
+    assert [row.key for row in part_examples(named)] == ["r7", "1"]
+    assert [row.key for row in part_examples(numbered)] == ["0", "1", "2"]
 
 
 def test_several_labels_are_lists_or_columns(data: Path) -> None:
@@ -343,20 +343,20 @@ def test_several_labels_are_lists_or_columns(data: Path) -> None:
     rows = [{"text": "x", "label": cell, "a": 1, "b": "false"} for cell in cells]
     path = lines(data / "a.jsonl", rows)
     task = Classify(train=path, labels=Many())
-    read = [row.answer for row in training_examples(task)]  # type: ignore[union-attr]
+    read = [row.answer for row in part_examples(task)]  # type: ignore[union-attr]
     assert read == [("b", "a")] * 3 + [("b",), (), (), ("7",)]
-    flags = training_examples(Classify(train=path, label=("a", "b")))
+    flags = part_examples(Classify(train=path, label=("a", "b")))
     assert {row.answer for row in flags} == {("a",)}  # type: ignore[union-attr]
-    assert {*found_labels(task, training_examples(task))} == {"7", "a", "b"}
+    assert {*found_labels(task, part_examples(task))} == {"7", "a", "b"}
     empty = lines(data / "b.jsonl", [{"text": "x", "label": []}] * 2)
     with pytest.raises(DataError, match="no labels in all 2 examples"):
-        found_labels(task, training_examples(task.model_copy(update={"train": empty})))
+        found_labels(task, part_examples(task.model_copy(update={"train": empty})))
 
 
 def test_labels_are_in_order(data: Path) -> None:
     rows = [{"text": "x", "label": label} for label in (10, 9, -1, 9)]
     task = Classify(train=lines(data / "a.jsonl", rows))
-    assert found_labels(task, training_examples(task)) == ("-1", "9", "10")
+    assert found_labels(task, part_examples(task)) == ("-1", "9", "10")
     words = [TaggedExample("0", ("a",) * 5, ("I-Y", "O", "B-Y", "B-X", "O"))]
     assert found_labels(Tag(train="x"), words) == ("O", "B-X", "I-X", "B-Y", "I-Y")
     assert found_labels(Tag(train="x"), [TaggedExample("0", ("a", "b"), ("V", "N"))]) == ("N", "V")
@@ -374,18 +374,18 @@ def test_data_sets_name_their_labels(data: Path) -> None:
     where = Hf(name=str(data))
     found = part_examples(Classify(train=where, test=where), "test")
     assert [one.answer for one in found] == ["B-X", None]  # type: ignore[union-attr]
-    assert training_examples(Tag(train=where))[0] == TaggedExample("0", ("a", "b"), ("O", "B-X"))
+    assert part_examples(Tag(train=where))[0] == TaggedExample("0", ("a", "b"), ("O", "B-X"))
     with pytest.raises(DataError, match=r"split=train\): row 2: no label"):
-        training_examples(Classify(train=where))
+        part_examples(Classify(train=where))
     with pytest.raises(DataError, match=r"no column 'label2'; there are text, label, words, tags"):
-        training_examples(Classify(train=where, label="label2"))
+        part_examples(Classify(train=where, label="label2"))
 
 
 def test_answers_as_data_sets_have_them(data: Path) -> None:
     answers = {"text": ["hen", "A hen"], "answer_start": [2, 0]}
     row = {"context": "A hen clucks.", "question": "Who?", "answers": answers}
     task = Read(train=lines(data / "a.jsonl", [row]), target="answers", start="")
-    (one,) = training_examples(task)
+    (one,) = part_examples(task)
     assert one.answers == (("hen", 2), ("A hen", 0))  # type: ignore[union-attr]
 
 
@@ -393,16 +393,16 @@ def test_texts_are_embedded_alone_or_with_a_negative_and_judged_by_sts(tmp_path:
     texts = write(tmp_path / "texts.txt", "A hen", "", "Hens")
     sts = write(tmp_path / "sts.tsv", STSB, "0" + "\t-" * 6 + "\tA hen\tHens\t4.5")
     alone = Embed(train=str(texts), sts=str(sts))
-    read = training_examples(alone)
+    read = part_examples(alone)
     assert read == [TextExample("0", ("A hen",), None), TextExample("2", ("Hens",), None)]
     assert dev_parts(alone) == ("dev-sts",)
     assert part_examples(alone, "dev-sts") == [TextExample("0", ("A hen", "Hens"), 4.5)]
     table = str(write(tmp_path / "train.tsv", "a\tb\tc", "A hen\tHens\tA duck"))
     triplets = Embed(train=table, text="a", positive="b", negative="c")
-    (example,) = training_examples(triplets)
+    (example,) = part_examples(triplets)
     assert example == TextExample("0", ("A hen", "Hens", "A duck"), None)
     with pytest.raises(DataError, match="one text a line, and negative=c is a column"):
-        training_examples(triplets.model_copy(update={"train": str(texts)}))
+        part_examples(triplets.model_copy(update={"train": str(texts)}))
 
 
 def test_a_text_may_be_made_of_several_columns(tmp_path):

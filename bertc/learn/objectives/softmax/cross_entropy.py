@@ -16,8 +16,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from bertc.ir.network.body_node import BodyNode
-from bertc.model.embeddings import AdaptiveEmbedding, Tokens
+from bertc.model.body import BodyModule
+from bertc.model.embeddings import AdaptiveEmbedding
 from bertc.model.heads import AdaptiveTokenHead
 from bertc.model.native import Kernels, kernels_for
 
@@ -53,9 +53,7 @@ def vocabulary_loss(
     if torch.compiler.is_compiling():
         logits_nv = F.linear(x_ne, table_ve).float() + bias_v.float()
         losses_n = F.cross_entropy(logits_nv, targets_n, reduction="none")
-        drawn_n = None
-        if chances_n is not None:
-            drawn_n = draw(logits_nv.detach().softmax(1), chances_n)
+        drawn_n = None if chances_n is None else draw(logits_nv.detach().softmax(1), chances_n)
         return losses_n, _best(logits_nv, targets_n, tokens) == targets_n, drawn_n
     losses_n, hits_n, drawn_n = _VocabularyLoss.apply(  # type: ignore[no-untyped-call]
         x_ne, table_ve, bias_v, targets_n, (chances_n, tokens, kernels_for(x_ne, bias_v))
@@ -85,8 +83,7 @@ def draw(weights_nv: Float[Tensor, "n v"], chances_n: Float[Tensor, "n"]) -> Int
     # Rounding may exceed the block's sum: then take its last token with a weight.
     last_n1 = torch.where(own_nw > 0, ids_nw, 0).amax(1, keepdim=True)
     within_n1 = (own_nw.cumsum(1) <= wanted_n1).sum(1, keepdim=True)
-    drawn_n1 = (block_n1 * BLOCK + within_n1).minimum(last_n1)
-    return drawn_n1[:, 0]
+    return (block_n1 * BLOCK + within_n1).minimum(last_n1)[:, 0]
 
 
 def _whole(weights: Float[Tensor, "*any"]) -> Int[Tensor, "*any"]:
@@ -178,11 +175,7 @@ def _by_chunks(
 
 
 def adaptive_loss(
-    encoder: BodyNode,
-    hidden_nh: Float[Tensor, "n h"],
-    targets_n: Int[Tensor, "n"],
-    head: AdaptiveTokenHead,
-    tokens: Tokens,
+    scorer: "Scorer", hidden_nh: Float[Tensor, "n h"], targets_n: Int[Tensor, "n"]
 ) -> tuple[Float[Tensor, "n"], Bool[Tensor, "n"]]:
     """-log p of each target in nats, fp32 (n,), and True where the target is the top token (n,).
 
@@ -193,8 +186,7 @@ def adaptive_loss(
     then scores only the states whose target it holds (Grave et al. 2017, section 4). How many those
     are depends on the data, so this synchronises, once.
     """
-    clusters = encoder.token_head.clusters
-    scorer = _Scorer(encoder, head, tokens, hidden_nh.dtype)
+    clusters = scorer.clusters
     cluster_n = torch.stack([targets_n >= cluster.low for cluster in clusters[1:]]).sum(0)
     first_n = torch.where(cluster_n > 0, clusters[0].high + cluster_n - 1, targets_n)
     losses_n, hits_n, _ = vocabulary_loss(
@@ -217,28 +209,23 @@ def members(cluster_n: Int[Tensor, "n"], clusters: int) -> list[Int[Tensor, "_"]
     return [order_n[first : first + size] for first, size in zip(firsts, sizes, strict=False)]
 
 
-def adaptive_logits(
-    encoder: BodyNode, hidden_nh: Float[Tensor, "n h"], head: AdaptiveTokenHead, tokens: Tokens
-) -> Float[Tensor, "n v"]:
+def adaptive_logits(scorer: "Scorer", hidden_nh: Float[Tensor, "n h"]) -> Float[Tensor, "n v"]:
     """log p of every token (n, v), in nats."""
-    clusters, scorer = encoder.token_head.clusters, _Scorer(encoder, head, tokens, hidden_nh.dtype)
-    size = clusters[0].size
+    size = scorer.clusters[0].size
     all_n = F.linear(scorer.narrow(hidden_nh, 0), *scorer.first()).log_softmax(1)
     logs = [all_n[:, :size]]
-    for number in range(1, len(clusters)):
+    for number in range(1, len(scorer.clusters)):
         own_nw = F.linear(scorer.narrow(hidden_nh, number), *scorer.own(number)).log_softmax(1)
         logs.append(all_n[:, size + number - 1, None] + own_nw)
     return torch.cat(logs, dim=1)
 
 
-class _Scorer:
+class Scorer:
     """Weights of the clusters, cast to the dtype of the states."""
 
-    def __init__(
-        self, encoder: BodyNode, head: AdaptiveTokenHead, tokens: Tokens, dtype: torch.dtype
-    ) -> None:
-        self._clusters = encoder.token_head.clusters
-        self._head, self._tokens, self._dtype = head, tokens, dtype
+    def __init__(self, head: AdaptiveTokenHead, network: BodyModule, dtype: torch.dtype) -> None:
+        self.clusters = network.node.token_head.clusters
+        self._head, self._tokens, self._dtype = head, network.tokens, dtype
 
     def narrow(self, hidden_mh: Float[Tensor, "m h"], number: int) -> Float[Tensor, "m e"]:
         """Project states (m, h) to the width of a cluster (m, e)."""
@@ -249,7 +236,7 @@ class _Scorer:
 
     def own(self, number: int) -> tuple[Float[Tensor, "w e"], Float[Tensor, "w"]]:
         """Table (w, e) and bias (w,) of a cluster."""
-        low, high, _ = self._clusters[number]
+        low, high, _ = self.clusters[number]
         if isinstance(self._tokens, AdaptiveEmbedding):
             table_we = self._tokens.part(number).weight.to(self._dtype)
         else:

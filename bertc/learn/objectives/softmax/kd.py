@@ -8,7 +8,8 @@ them, q queries, k keys, w widths of all heads, n heads, d width of a head.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple, assert_never
+from itertools import chain
+from typing import Any, Literal, NamedTuple, assert_never, cast
 
 import torch
 import torch.nn.functional as F
@@ -54,11 +55,8 @@ def soft_target_loss(
     """The summed loss (0-d) of weighted predictions against the mean of teachers."""
     if not torch.is_grad_enabled():  # a parameter would ask for its gradient all the same
         mine = Logits(*(logits.detach() for logits in mine))
-    weights_n, teachers = weights_n.float(), [part for logits in taught for part in logits]
-    loss: Tensor = _SoftTargets.apply(  # type: ignore[no-untyped-call]
-        mine.features, mine.table, mine.bias, weights_n, how, tuple(shares), *teachers
-    )
-    return loss
+    inputs = *mine, weights_n.float(), how, tuple(shares), *chain(*taught)
+    return cast(Tensor, _SoftTargets.apply(*inputs))  # type: ignore[no-untyped-call]
 
 
 def compared(
@@ -89,10 +87,10 @@ def _mean(tensors: Iterable[Tensor], shares: Sequence[float]) -> Tensor:
     if len(shares) == 1:
         (only,) = tensors
         return only
-    weighted = (share * one for share, one in zip(shares, tensors, strict=True))
+    weighted = (share * tensor for share, tensor in zip(shares, tensors, strict=True))
     total = next(weighted)
-    for one in weighted:
-        total += one
+    for tensor in weighted:
+        total += tensor
     return total / sum(shares)
 
 
@@ -119,8 +117,8 @@ class _SoftTargets(torch.autograd.Function):
         rows = max(1, at_once // len(bias_v))
         for start in range(0, len(x_ne), rows):
             part = slice(start, start + rows)
-            theirs = (logits.of(part) for logits in taught)
-            losses_p, slope_pv = compared(mine.of(part), theirs, shares, how)
+            taught_pv = (logits.of(part) for logits in taught)
+            losses_p, slope_pv = compared(mine.of(part), taught_pv, shares, how)
             total += losses_p @ weights_n[part]
             if x_grad_ne is None or table_grad_ve is None or bias_grad_v is None:
                 continue
@@ -185,10 +183,8 @@ def relation_loss(
     how: Relation,
 ) -> Tensor:
     """The summed loss (0-d) of weighted queries over the keys ``allowed``, averaged over heads."""
-    loss: Tensor = _Relation.apply(  # type: ignore[no-untyped-call]
-        *mine, *taught, allowed, weights_bq.float(), how
-    )
-    return loss
+    inputs = *mine, *taught, allowed, weights_bq.float(), how
+    return cast(Tensor, _Relation.apply(*inputs))  # type: ignore[no-untyped-call]
 
 
 def compare_relation(

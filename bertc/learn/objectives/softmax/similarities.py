@@ -63,10 +63,9 @@ def related_losses(
     for width in task.widths or (vectors_mtd.shape[-1],):
         texts = compared(task, vectors_mtd[..., :width])
         parts.append(_losses(task, *texts, scores_mt))
-    losses_m = parts[0].losses
-    if len(parts) > 1:
-        losses_m = torch.stack([part.losses for part in parts]).mean(0)
-    return Predicted(losses_m, parts[0].hits)
+    if len(parts) == 1:
+        return parts[0]
+    return Predicted(torch.stack([part.losses for part in parts]).mean(0), parts[0].hits)
 
 
 def compared(task: Embed, vectors_mtd: Float[Tensor, "m t *k d"]) -> tuple[Tensor, Tensor]:
@@ -125,7 +124,7 @@ def search(
     places = range(0, len(documents), DOCUMENTS_AT_ONCE)
     for first in range(0, len(queries), QUERIES_AT_ONCE):
         part = units(queries[first : first + QUERIES_AT_ONCE])
-        blocks = (units(documents[at : at + DOCUMENTS_AT_ONCE]) for at in places)
+        blocks = (units(documents[place : place + DOCUMENTS_AT_ONCE]) for place in places)
         yield torch.cat([likeness_of_all(part, block) for block in blocks], dim=1)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from bertc.ir.terms.kd import KdLogits
 from bertc.learn.objectives import term
-from bertc.learn.objectives.answers import pool_rows, pool_tokens, tokens_of_examples
+from bertc.learn.objectives.answers import pool_states, tokens_of_examples
 from bertc.learn.objectives.softmax.kd import ABSENT, Comparison, Logits, compared, soft_target_loss
 from bertc.learn.objectives.targets import MicroBatch, TaskTargets
 from bertc.model import EncoderInputs, dropout
@@ -36,7 +36,6 @@ class KdLogitsTensors(term.TermTensors[KdLogits, Compared, TokenHead]):
 
     def taught(self, read: term.HeadInput[Any]) -> tuple[Tensor, ...]:
         """Features, table and bias, from which some scores at a time are made."""
-        assert isinstance(read.head, TokenHead), "the checks see to such a head"
         return _scores(read.states[0], read.head, read.network)
 
     def score(self, targets: Compared, read: term.HeadInput[TokenHead]) -> term.Predicted:
@@ -68,17 +67,15 @@ class KdAnswersTensors(term.ExampleTensors[KdLogits, TaskTargets, nn.Module]):
         return None if self.node.spans else (targets.positions,)
 
     def taught(self, read: term.HeadInput[Any]) -> tuple[Tensor, ...]:
-        assert read.head is not None, "it asks for the head of its task"
         return (self._scores(read),)
 
     def score(self, targets: TaskTargets, read: term.HeadInput[nn.Module]) -> term.Predicted:
         """The loss of each example or word; nothing is right or wrong."""
         outputs = (read.batch.taught or {})[self.node.title]
-        taught = (output.tensors[0] for output in outputs)
-        logits = (self._scores(read), *taught)
-        mine_nc, *theirs = (self._there(scores, targets) for scores in logits)
+        logits = (self._scores(read), *(output.tensors[0] for output in outputs))
+        mine_nc, *taught = (self._there(scores, targets) for scores in logits)
         how = comparison(self.node, 1 if self.node.spans else mine_nc.shape[1])
-        losses_n, _ = compared(mine_nc, theirs, [output.share for output in outputs], how)
+        losses_n, _ = compared(mine_nc, taught, [output.share for output in outputs], how)
         if self.node.spans:  # the mean of start and end, as of the task itself
             losses_n = losses_n.view(2, *targets.weights.shape).mean(0)
             if self.node.classes == "mean":
@@ -93,8 +90,8 @@ class KdAnswersTensors(term.ExampleTensors[KdLogits, TaskTargets, nn.Module]):
 
     def _scores(self, read: term.HeadInput[nn.Module]) -> Tensor:
         """Logits in fp32, as the task's own term makes them: (n, c), or of spans (b, k, 2)."""
-        pool = pool_rows if self.node.pools else pool_tokens
-        states_bkh = pool(read.states[0], read.network, read.batch.reading)
+        reading = read.batch.reading
+        states_bkh = pool_states(read.states[0], read.network, reading, of_rows=self.node.pools)
         if not self.node.spans:
             states_bkh = dropout(states_bkh, self.node.dropout, read.network.training)
         scores_bkc: Tensor = read.head(states_bkh).float()

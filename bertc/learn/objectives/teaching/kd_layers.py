@@ -50,7 +50,7 @@ class OfLayersTensors(term.TermTensors[NodeT, Any, WidthMaps]):
 
     @abstractmethod
     def compared(
-        self, mine: Layers, theirs: Layers, tokens: Compared, read: term.HeadInput[WidthMaps]
+        self, mine: Layers, taught: Layers, tokens: Compared, read: term.HeadInput[WidthMaps]
     ) -> Tensor:
         """The summed losses of all pairs of layers, of each token (b, k) or of all (0-d)."""
 
@@ -60,7 +60,7 @@ class OfLayersTensors(term.TermTensors[NodeT, Any, WidthMaps]):
     def explain(self, targets: Any, view: term.RowView) -> list[tuple[str, str]]:
         compared = int(self.weights(targets)[view.row].sum())
         related = self.node.related if isinstance(self.node, KdRelated) else ("states",)
-        pairs = ", ".join(f"{here} from {there}" for here, there in self.node.matched)
+        pairs = ", ".join(f"{layer} from {taught}" for layer, taught in self.node.matched)
         text = f"{' and '.join(related)} of {compared} tokens, of layers {pairs}"
         return [(self.node.kind, text)]
 
@@ -74,30 +74,30 @@ class KdStatesTensors(OfLayersTensors[KdStates]):
         return tuple(_at(states, tokens.positions) for states in read.states[1:])
 
     def compared(
-        self, mine: Layers, theirs: Layers, tokens: Compared, read: term.HeadInput[WidthMaps]
+        self, mine: Layers, taught: Layers, tokens: Compared, read: term.HeadInput[WidthMaps]
     ) -> Float[Tensor, "b k"]:
         """The distances of the vectors of each token."""
         node, positions_bk = self.node, tokens.positions
-        here_by_layer = dict(zip(node.wanted(learned=True).states, mine, strict=True))
-        there_by_layer = dict(zip(node.wanted(learned=False).states, theirs, strict=True))
+        own_by_layer = dict(zip(node.wanted(learned=True).states, mine, strict=True))
+        taught_by_layer = dict(zip(node.wanted(learned=False).states, taught, strict=True))
         losses_bk = torch.zeros_like(tokens.weights)
-        for number, (here, there) in enumerate(node.matched):
-            mapped_bkw = read.head.of(number, _at(here_by_layer[here], positions_bk))
-            losses_bk = losses_bk + self._distance(mapped_bkw, there_by_layer[there])
+        for number, (layer, taught_layer) in enumerate(node.matched):
+            mapped_bkw = read.head.of(number, _at(own_by_layer[layer], positions_bk))
+            losses_bk = losses_bk + self._distance(mapped_bkw, taught_by_layer[taught_layer])
         return losses_bk
 
     def _distance(
-        self, here_bkw: Float[Tensor, "b k w"], there_bkw: Float[Tensor, "b k w"]
+        self, own_bkw: Float[Tensor, "b k w"], taught_bkw: Float[Tensor, "b k w"]
     ) -> Float[Tensor, "b k"]:
         """The distance of two vectors, in fp32."""
-        here_bkw, there_bkw = here_bkw.float(), there_bkw.float()
+        own_bkw, taught_bkw = own_bkw.float(), taught_bkw.float()
         if isinstance(self.node, KdCls) and self.node.normalize:
-            here_bkw, there_bkw = F.normalize(here_bkw, dim=2), F.normalize(there_bkw, dim=2)
+            own_bkw, taught_bkw = F.normalize(own_bkw, dim=2), F.normalize(taught_bkw, dim=2)
         match self.node.loss:
             case "cosine":
-                return 1 - F.cosine_similarity(here_bkw, there_bkw, dim=2)
+                return 1 - F.cosine_similarity(own_bkw, taught_bkw, dim=2)
             case "mse":
-                squared_bkw = (here_bkw - there_bkw).square()
+                squared_bkw = (own_bkw - taught_bkw).square()
                 return squared_bkw.mean(2) if self.node.elements == "mean" else squared_bkw.sum(2)
 
 
@@ -106,12 +106,12 @@ class KdRelatedTensors(OfLayersTensors[KdRelated]):
 
     def taken(self, outputs: Outputs, *, learned: bool) -> tuple[Tensor, ...]:
         """Queries, keys and values of its layers, one after the other."""
-        of = outputs.projections or {}
+        by_layer = outputs.projections or {}
         layers = self.node.layers_of(learned=learned)
-        return tuple(projected for layer in layers for projected in of[layer])
+        return tuple(projected for layer in layers for projected in by_layer[layer])
 
     def compared(
-        self, mine: Layers, theirs: Layers, tokens: Compared, read: term.HeadInput[WidthMaps]
+        self, mine: Layers, taught: Layers, tokens: Compared, read: term.HeadInput[WidthMaps]
     ) -> Float[Tensor, ""]:
         """The losses of all tokens that count, of all relations together."""
         node, positions_bk = self.node, tokens.positions
@@ -120,18 +120,18 @@ class KdRelatedTensors(OfLayersTensors[KdRelated]):
             allowed = torch.ones_like(read.batch.originals[:1, None, None], dtype=torch.bool)
         if positions_bk is not None:
             allowed = select_rows(allowed, positions_bk)
-        here_by_layer = _by_layer(mine, node.layers_of(learned=True))
-        there_by_layer = _by_layer(theirs, node.layers_of(learned=False))
+        own_by_layer = _by_layer(mine, node.layers_of(learned=True))
+        taught_by_layer = _by_layer(taught, node.layers_of(learned=False))
         summed = tokens.weights.new_zeros((), dtype=torch.float32)
-        for here, there in node.matched:
-            heads = node.split(read.network.node, here)
+        for layer, taught_layer in node.matched:
+            heads = node.split(read.network.node, layer)
             how = Relation("kl", "probabilities", heads)
             if isinstance(node, KdAttention):
                 how = Relation(node.loss, node.of, heads, node.zero_below)
-            both = here_by_layer[here], there_by_layer[there]
+            both = own_by_layer[layer], taught_by_layer[taught_layer]
             for which in node.related:
-                own, taught = (_factors(which, projected, positions_bk) for projected in both)
-                summed = summed + relation_loss(own, taught, allowed, tokens.weights, how)
+                here, beside = (_factors(which, projected, positions_bk) for projected in both)
+                summed = summed + relation_loss(here, beside, allowed, tokens.weights, how)
         return summed
 
     def loss(self, predicted: term.Predicted, targets: Any) -> term.TermLoss:
@@ -148,20 +148,22 @@ def _by_layer(outputs: tuple[Tensor, ...], layers: tuple[int, ...]) -> dict[int,
     return {layer: Projected(*outputs[3 * n : 3 * n + 3]) for n, layer in enumerate(layers)}
 
 
-def _factors(which: Related, of: Projected, positions_bk: Int[Tensor, "b k"] | None) -> Factors:
+def _factors(
+    which: Related, projected: Projected, positions_bk: Int[Tensor, "b k"] | None
+) -> Factors:
     """The factors of a relation; queries are those at some positions, None: all."""
-    left_bsw = right_bsw = of.queries if which == "attention" else getattr(of, which)
-    if which == "attention":
-        right_bsw = of.keys
-    left_bsw = _at(left_bsw, positions_bk)
+    names = ("queries", "keys") if which == "attention" else (which, which)
+    left_bsw, right_bsw = (getattr(projected, name) for name in names)
     # The compiler traces no function that is given one tensor twice.
-    return Factors(left_bsw, right_bsw.view_as(right_bsw))
+    return Factors(_at(left_bsw, positions_bk), right_bsw.view_as(right_bsw))
 
 
-def tokens_of(targets: Compared | TaskTargets, of: Literal["all", "masked", "first"]) -> Compared:
+def tokens_of(
+    targets: Compared | TaskTargets, which: Literal["all", "masked", "first"]
+) -> Compared:
     """The tokens that are compared, of text or of the examples of a task."""
     if isinstance(targets, Compared):
         return targets
-    if of == "all":
+    if which == "all":
         return Compared((targets.examples > 0).float(), None)
     return Compared(targets.weights, targets.positions)

@@ -33,8 +33,8 @@ class MaskedTensors(term.TokenTensors[Masked, Predictions, nn.Module]):
 
     def positions(self, targets: Predictions, batch: MicroBatch) -> tuple[Tensor, ...]:
         """The masked positions (b, k), or those before them."""
-        at_bk = targets.positions
-        return ((at_bk - 1).clamp(min=0) if self.node.ahead else at_bk,)
+        positions_bk = targets.positions
+        return ((positions_bk - 1).clamp(min=0) if self.node.ahead else positions_bk,)
 
     def ask(
         self, reading: EncoderInputs, places_b: Int[Tensor, "b"], mask: int
@@ -66,8 +66,8 @@ class MaskedTensors(term.TokenTensors[Masked, Predictions, nn.Module]):
         if translated != self.node.translations:
             return []
         positions, length = self.marks(targets, view.row), view.length
-        masked = sum(view.seen[at] == view.mask for at in positions)
-        unchanged = sum(view.seen[at] == view.original[at] for at in positions)
+        masked = sum(view.seen[place] == view.mask for place in positions)
+        unchanged = sum(view.seen[place] == view.original[place] for place in positions)
         counted = f"{len(positions)} of {length} tokens ({len(positions) / length:.1%})"
         changed = f"{masked} masked, {len(positions) - masked - unchanged} random, {unchanged} kept"
         return [(self.node.kind, f"{counted}: {changed}")]
@@ -108,9 +108,7 @@ def mask_tokens(
     if not objective.distinct:  # drawn twice, replaced once: by [MASK] if either draw says so
         first_bk = torch.searchsorted(positions_bk, positions_bk)
         kind_bits_bk = kind_bits_bk.scatter_reduce(1, first_bk, kind_bits_bk, "amin")
-        kind_bits_bk, slot_bits_bk = (
-            bits_bk.gather(1, first_bk) for bits_bk in (kind_bits_bk, slot_bits_bk)
-        )
+        kind_bits_bk, slot_bits_bk = (x.gather(1, first_bk) for x in (kind_bits_bk, slot_bits_bk))
     masked, random = objective.replace.mask / 100, objective.replace.random / 100
     written_bk = targets_bk
     if random:
@@ -171,15 +169,14 @@ def _choose(
         return choice.lowest(keys_bs, counts_b, predictions)
     words = choice.find_words(inputs.token_ids, text, vocab)
     match objective.unit:
-        case WordUnit():
-            chosen_bs = choice.choose_words(words, lanes[0], counts_b, predictions)
-            return choice.marked(chosen_bs, predictions)
-        case NgramUnit(max=most):
-            chosen_bs = choose_ngrams(most, words, text, lanes[0], lanes[1], counts_b)
-            return choice.marked(chosen_bs, predictions)
         case SpanUnit() as span:
             keys_bs = span_keys(span, words, text, inputs.lengths, lanes[0], lanes[1])
             return choice.lowest(keys_bs, counts_b, predictions)
+        case WordUnit():
+            chosen_bs = choice.choose_words(words, lanes[0], counts_b, predictions)
+        case NgramUnit(max=most):
+            chosen_bs = choose_ngrams(most, words, text, lanes[0], lanes[1], counts_b)
+    return choice.marked(chosen_bs, predictions)
 
 
 def random_tokens(

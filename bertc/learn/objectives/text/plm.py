@@ -70,7 +70,7 @@ class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
         assert order is not None, "plm inputs have a permutation mask"
         places = order.rank[row].tolist()
         positions = marked(targets.positions, targets.weights, row)
-        return {at: n for n, at in enumerate(sorted(positions, key=lambda at: places[at]), 1)}
+        return {place: n for n, place in enumerate(sorted(positions, key=places.__getitem__), 1)}
 
     def explain(self, targets: Predictions, view: RowView) -> list[tuple[str, str]]:
         count = len(marked(targets.positions, targets.weights, view.row))

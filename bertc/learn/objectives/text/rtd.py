@@ -15,7 +15,7 @@ from bertc.ir.network import generator
 from bertc.ir.terms.rtd import ReplacedText, Restore, Rtd
 from bertc.learn.objectives import term
 from bertc.learn.objectives.draws import bits, unit64
-from bertc.learn.objectives.targets import Inputs, MicroBatch, ReplacedTokens, scatter_tokens
+from bertc.learn.objectives.targets import MicroBatch, ReplacedTokens, scatter_tokens
 from bertc.learn.objectives.term import TokenTensors, token_losses
 from bertc.learn.objectives.text.mlm import random_tokens
 from bertc.model import EncoderInputs, gather_positions
@@ -32,11 +32,12 @@ class ReplacedTextTensors(term.TermTensors[ReplacedNodeT, ReplacedTokens, term.H
         """Positions to replace; replacements too, unless a network samples them."""
         masks = rows.hidden
         assert masks is not None, "masked positions are replaced"
-        # Random numbers are keyed by position, so duplicates agree.
-        chances_bk = unit64(_bits(rows.inputs, masks.positions, rows.key))
+        key, inputs = address.key(rows.key, "replacement"), rows.inputs
+        bits_bs = bits(key, inputs.copies, inputs.example_ids, inputs.token_ids.shape[1])
+        bits_bk = bits_bs.gather(1, masks.positions)  # by position, so duplicates agree
         classified = rows.real.float() if self.node.over == "all" else masks.weights
-        targets = ReplacedTokens(masks.positions, masks.weights, chances_bk, classified)
-        return with_replacements(rows, targets), targets
+        targets = ReplacedTokens(masks.positions, masks.weights, unit64(bits_bk), classified)
+        return with_replacements(rows, masks.positions, bits_bk), targets
 
     def weights(self, targets: ReplacedTokens) -> Tensor:
         """1 where a token is classified or predicted, else 0; (b, s) or (b, k)."""
@@ -81,7 +82,7 @@ class RtdTensors(ReplacedTextTensors[Rtd, Detector]):
     def explain(self, targets: ReplacedTokens, view: term.RowView) -> list[tuple[str, str]]:
         replaced = self.marks(targets, view.row)
         classified = int(targets.classified[view.row].sum())
-        changed = sum(view.seen[at] != view.original[at] for at in replaced)
+        changed = sum(view.seen[place] != view.original[place] for place in replaced)
         guessed = view.batch.masked is not None
         what = f"{len(replaced)} by a generator's guesses" if guessed else f"{changed} by another"
         return [("rtd", f"{classified} tokens classified, replaced: {what}")]
@@ -146,7 +147,9 @@ def _first_positions(batch: MicroBatch) -> Int[Tensor, "#b s"]:
     return lane_s - restarting_positions(numbers_bs)
 
 
-def with_replacements(rows: term.TextRows, where: ReplacedTokens) -> EncoderInputs:
+def with_replacements(
+    rows: term.TextRows, positions_bk: Int[Tensor, "b k"], bits_bk: Int[Tensor, "b k"]
+) -> EncoderInputs:
     """The inputs with tokens replaced at random; unchanged where a network samples them."""
     if rows.stage.sampled is not None:
         return rows.reading
@@ -159,13 +162,6 @@ def with_replacements(rows: term.TextRows, where: ReplacedTokens) -> EncoderInpu
             raise AssertionError("the checks see to a source of random tokens")
         case unreachable:
             assert_never(unreachable)
-    bits_bk = _bits(rows.inputs, where.positions, rows.key)
-    others_bk = random_tokens(source, rows.vocab, bits_bk)
-    ids_bs = scatter_tokens(rows.inputs.token_ids, where.positions, others_bk)
+    random_bk = random_tokens(source, rows.vocab, bits_bk)
+    ids_bs = scatter_tokens(rows.inputs.token_ids, positions_bk, random_bk)
     return rows.reading._replace(token_ids=ids_bs)
-
-
-def _bits(inputs: Inputs, positions_bk: Int[Tensor, "b k"], key: int) -> Int[Tensor, "b k"]:
-    """Random numbers (b, k) keyed by position."""
-    key, lanes = address.key(key, "replacement"), inputs.token_ids.shape[1]
-    return bits(key, inputs.copies, inputs.example_ids, lanes).gather(1, positions_bk)
