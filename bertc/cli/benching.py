@@ -4,17 +4,31 @@ from pathlib import Path
 
 import typer
 
+from bertc.base.diagnostics import UsageError
 from bertc.base.storage.paths import is_folder
-from bertc.cli.options import JsonOption, SetOption, SpecsArgument, app, file_to_write, option, say
+from bertc.cli.options import (
+    SPECS,
+    JsonOption,
+    SetOption,
+    app,
+    file_to_write,
+    option,
+    refuse_others,
+    refuse_unquoted,
+    say,
+    spec_argument,
+)
 
-OF_STEPS = ("against", "rounds", "compile", "out")
-OF_ANSWERS = ("latency", "length", "batch", "runtime", "precision", "threads", "seconds")
+OF_STEPS = ("set", "json", "against", "rounds", "compile", "out")
+OF_ANSWERS = (
+    "latency", "set", "json", "length", "batch", "runtime", "precision", "threads", "seconds",
+)  # fmt: skip
 
 
 @app.command()
 def bench(
     context: typer.Context,
-    networks: SpecsArgument,
+    networks: list[str] | None = spec_argument(None, SPECS, callback=refuse_unquoted),
     set: SetOption = None,
     against: str | None = option(None, "also time another system: transformers"),
     rounds: int = option(7, "timed turns of each system", min=1, max=1000),
@@ -25,20 +39,28 @@ def bench(
     batch: str = option("1", "latency: texts at once, 1,8"),
     runtime: str = option("torch", "latency: torch, onnx, or torch,onnx"),
     precision: str = option("fp32", "latency: fp32, bf16 (torch), int8 (onnx)"),
-    threads: str = option("1,all", "latency: threads; all is one per core"),
+    threads: str = option("1,all", "latency, calibrate: threads; all is one per core"),
     seconds: float = option(60.0, "latency: time for all turns, at most", min=0.1, max=36_000),
+    calibrate: bool = option(
+        False, "measure this CPU instead, so that estimated times fit it", "--calibrate"
+    ),
     json: JsonOption = False,
 ) -> None:
-    """Time the training step of specs on random tokens, or with --latency answers to texts.
+    """Time the training step of specs on random tokens, answers to texts, or this CPU.
 
     Systems and networks are timed in turns. Answers are timed on this CPU, for runs and specs side
-    by side, specs with random weights.
+    by side, specs with random weights. --calibrate takes less than a minute.
     """
     from bertc.api import resolve
-    from bertc.cli.options import refuse_others
 
+    if calibrate:
+        refuse_others(context, "--calibrate", ("calibrate", "threads"))
+        _calibrate(threads)
+        return
+    if not networks:
+        raise UsageError("bertc bench times specs", "bertc bench SPEC, or bertc bench --calibrate")
     what, options = ("answers", OF_ANSWERS) if latency else ("a training step", OF_STEPS)
-    refuse_others(context, what, ("set", "json", *options))
+    refuse_others(context, what, options)
 
     if latency:
         from bertc.lab.bench.cases import read_choices
@@ -61,22 +83,16 @@ def bench(
         report.write(out)
 
 
-@app.command()
-def calibrate(
-    threads: list[int] | None = option(
-        None, "threads a process (repeatable) [default: 1, all cores]", min=1, max=1024
-    ),
-) -> None:
-    """Measure this CPU in less than a minute, so that estimated times fit it."""
-    from bertc.base.cores import available_cores
+def _calibrate(threads: str) -> None:
+    """Measure this CPU with the numbers of threads of a list, and write that to the cache."""
     from bertc.base.storage.durable import make_folder, replace
     from bertc.cost.machines.calibration import calibration_path
     from bertc.cost.units import bytes_text, flops_text
+    from bertc.lab.bench.cases import read_threads
     from bertc.run.calibrate import Sizes, calibrated
 
-    counts = sorted(set(threads or (1, available_cores())))
     say("measuring; other work on this machine makes the figures worse ...", err=True)
-    calibration = calibrated(tuple(counts), Sizes())
+    calibration = calibrated(read_threads(threads), Sizes())
     path = calibration_path()
     make_folder(path.parent)
     replace(path, calibration.as_json().encode(), elsewhere="set BERTC_CACHE to another folder")

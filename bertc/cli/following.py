@@ -77,26 +77,33 @@ def report_(
     say(out)
 
 
-OPTIONS = {"heads": ("task", "examples", "json"), "attention": ("text", "pair", "out")}
+OPTIONS = {
+    "heads": ("task", "examples", "json"),
+    "attention": ("text", "pair", "out"),
+    "documents": ("steps",),
+}
 """The parts of a run to inspect, and the options of each."""
 
 
 @app.command("inspect")
 def inspect_(
     context: typer.Context,
-    what: Literal["heads", "attention"] = argument(..., "heads or attention"),
+    what: Literal["heads", "attention", "documents"] = argument(
+        ..., "heads, attention or documents"
+    ),
     run: Path = argument(..., "a run folder"),
     task: str = option("", "its name, or with a file to score"),
     examples: int = option(0, "examples to read [0: as usual]", min=0),
     text: str = option("", "a text to read, up to 128 tokens"),
     pair: str = option("", "a second text after --text"),
     out: Path = file_to_write(Path("attention.html"), "the HTML page of attention", "-o", "--out"),
+    steps: str = option("", "documents: the first step and the end, counted from 0: 0:100"),
     json: JsonOption = False,
 ) -> None:
-    """Show what the attention heads of a run are worth, or what they look at.
+    """Show what the attention heads of a run are worth, what they look at, or what steps read.
 
     heads evaluates the run without each of them, one after another. attention writes a page with
-    the map of each head over a text.
+    the map of each head over a text. documents lists those that steps read, a JSON line a piece.
     """
     refuse_others(context, what, OPTIONS[what])
     if what == "heads":
@@ -105,6 +112,14 @@ def inspect_(
         report = worth(run, task=task, examples=examples)
         say(report.as_json() if json else report.as_table())
         return
+    if what == "documents":
+        from bertc.use.order import read_order
+
+        first, _, end = steps.partition(":")
+        if not (first.isdecimal() and end.isdecimal()):
+            raise UsageError(f"--steps {steps!r} is no range of steps", "--steps 1000:2000")
+        read_order(run, int(first), int(end), partial(say, nl=False))
+        return
     from bertc.lab.report.attention import attention_page
 
     if not text:
@@ -112,17 +127,3 @@ def inspect_(
     page = attention_page(run, text, pair)
     durable.replace(out, page.encode(), elsewhere="name another file with -o")
     say(out)
-
-
-@app.command("data")
-def data_(
-    run: Path = argument(..., "a run folder"),
-    steps: str = option(..., "the first step and the end, counted from 0: 0:100"),
-) -> None:
-    """List the documents that the steps of a run read, a JSON line for each piece of one."""
-    from bertc.use.order import read_order
-
-    first, _, end = steps.partition(":")
-    if not (first.isdecimal() and end.isdecimal()):
-        raise UsageError(f"--steps {steps} is no range of steps", "--steps 1000:2000")
-    read_order(run, int(first), int(end), partial(say, nl=False))

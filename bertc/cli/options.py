@@ -24,7 +24,7 @@ HELP_GROUPS = {
     },
     "Train": {
         "build": "specs", "prepare": "preparing", "show-batch": "specs", "train": "training",
-        "slurm": "slurm", "data": "following", "watch": "following", "runs": "following",
+        "slurm": "slurm", "watch": "following", "runs": "following",
     },
     "Use a trained model": {
         "eval": "using", "glue": "reproducing", "fill": "using", "predict": "using",
@@ -33,7 +33,7 @@ HELP_GROUPS = {
     "Exchange": {"import": "using", "export": "using"},
     "Lab": {
         "reproduce": "reproducing", "sweep": "reproducing", "report": "following",
-        "inspect": "following", "bench": "benching", "calibrate": "benching",
+        "inspect": "following", "bench": "benching",
     },
 }  # fmt: skip
 """The commands of each group of ``--help``, as people need them, and the module of each."""
@@ -77,7 +77,6 @@ def app_for(words: list[str]) -> typer.Typer:
         return app
     small = copy(app)
     small.registered_commands = [info for info in app.registered_commands if _name(info) == first]
-    small.registered_groups = [group for group in app.registered_groups if group.name == first]
     return small
 
 
@@ -86,9 +85,10 @@ def _name(command: CommandInfo) -> str:
     return command.name or called.replace("_", "-")
 
 
-def _refuse_unquoted(specs: list[str]) -> list[str]:
+def refuse_unquoted(specs: list[str] | None) -> list[str]:
     """Refuse specs that look like one spec of several settings without its quotes."""
-    if specs[0] == "=":
+    specs = specs or []
+    if specs[:1] == ["="]:
         value = specs[1] if specs[1:] else "VALUE"
         raise typer.BadParameter(f'a setting is one word: --set "NAME={value}"')
     lone = [re.fullmatch(r"(\w+)=[^\s=]+", spec) for spec in specs]
@@ -123,8 +123,8 @@ def spec_argument(default: Any, help: str, **more: Any) -> Any:
 SpecArgument = Annotated[
     str, spec_argument(..., "a file, a shipped spec's name, the text, or - for standard input")
 ]
-_SPECS = "files, shipped names, texts, or - for standard input"
-SpecsArgument = Annotated[list[str], spec_argument(..., _SPECS, callback=_refuse_unquoted)]
+SPECS = "files, shipped names, texts, or - for standard input"
+SpecsArgument = Annotated[list[str], spec_argument(..., SPECS, callback=refuse_unquoted)]
 SetOption = Annotated[
     list[str] | None, Option("--set", help="override a setting: key=value (repeatable)")
 ]

@@ -1,4 +1,4 @@
-"""Commands that print batch scripts for Slurm."""
+"""The command that prints batch scripts for Slurm."""
 
 import shlex
 from pathlib import Path
@@ -9,10 +9,16 @@ from typer import Argument
 
 from bertc.base.diagnostics import SpecError, UsageError
 from bertc.base.storage.plain_file import read_text
-from bertc.cli.options import SetOption, SpecArgument, app, file_to_write, option, say, spec_words
-
-slurm = typer.Typer(no_args_is_help=True, help="Print batch scripts for Slurm, to be submitted.")
-app.add_typer(slurm, name="slurm")
+from bertc.cli.options import (
+    SetOption,
+    SpecArgument,
+    app,
+    file_to_write,
+    option,
+    refuse_others,
+    say,
+    spec_words,
+)
 
 OptionsArgument = Annotated[
     list[str] | None, Argument(help="options of sbatch, after --", metavar="-- OPTIONS")
@@ -24,19 +30,41 @@ LARGEST_ARRAY = 1000
 """The largest number of a job's array unless MaxArraySize (slurm.conf), one more, is set."""
 
 
-@slurm.command()
-def train(
+@app.command()
+def slurm(
+    context: typer.Context,
     spec: SpecArgument,
     options: OptionsArgument = None,
-    nodes: int = option(1, "machines", min=1),
+    nodes: int = option(1, "machines to train on", min=1),
     gpus: int = option(8, "GPUs of each machine", min=1),
+    to: str | None = option(None, "prepare: a folder of all nodes, or an address: s3://bucket/x"),
+    parts: int = option(1, "prepare: jobs, a share each, below MaxArraySize", min=1),
     set: SetOption = None,
     out: Path | None = file_to_write(None, "the file to write, instead of stdout", "-o", "--out"),
 ) -> None:
-    """Print a script that trains a spec on machines, in runs/NAME.
+    """Print a script that trains a spec on machines, or with --to prepares its text by a job array.
 
-    The job saves and queues again when it is preempted, out of time, or loses a machine.
+    The job that trains, in runs/NAME, saves and queues again when it is preempted, out of time, or
+    loses a machine. Of those that prepare, the first learns the vocabulary, then the others run at
+    once, and a last one writes the manifest; submitted again they make what is missing.
     """
+    what, own = ("training", ("nodes", "gpus")) if to is None else ("--to", ("to", "parts"))
+    refuse_others(context, what, ("set", "out", *own))
+    if to is None:
+        script, submit = _training(spec, set, options or [], nodes, gpus), "sbatch"
+    else:
+        script, submit = _preparing(spec, set, options or [], to, parts), "bash"
+    if out is None:
+        say(script, nl=False)
+        return
+    from bertc.base.storage import durable
+
+    durable.replace(out, script.encode(), elsewhere="name another file with -o")
+    say(f"{submit} {shlex.quote(str(out))} submits it")
+
+
+def _training(spec: str, set: list[str] | None, options: list[str], nodes: int, gpus: int) -> str:
+    """The script of a job that trains."""
     from bertc.api import resolve
     from bertc.cost.planning.world import World, refuse_too_many
     from bertc.lang.files import find_spec
@@ -50,9 +78,9 @@ def train(
             raise
         name = find_spec(spec).title
         say(f"remark: written without the data, which cannot be read here: {error}", err=True)
-    if wrong := [option for option in options or () if "\n" in option]:
+    if wrong := [option for option in options if "\n" in option]:
         raise UsageError(f"an option of sbatch is one line, not {wrong[0]!r}")
-    script = read_text(Path(__file__).with_name("train.sbatch"), MOST_BYTES).format(
+    return read_text(Path(__file__).with_name("train.sbatch"), MOST_BYTES).format(
         nodes=nodes,
         gpus=gpus,
         cores=gpus * CORES,
@@ -61,44 +89,20 @@ def train(
         run=shlex.quote(f"runs/{name}"),
         spec=shlex.join(spec_words(spec, set)),
     )
-    _put_script(script, out, "sbatch")
 
 
-def _put_script(script: str, out: Path | None, submit: str) -> None:
-    """Print a script, or write it to a file that ``submit`` reads."""
-    if out is None:
-        say(script, nl=False)
-        return
-    from bertc.base.storage import durable
-
-    durable.replace(out, script.encode(), elsewhere="name another file with -o")
-    say(f"{submit} {shlex.quote(str(out))} submits it")
-
-
-@slurm.command()
-def prepare(
-    spec: SpecArgument,
-    to: str = option(..., "a folder of all nodes, or an address: s3://bucket/x"),
-    parts: int = option(..., "jobs, a share each, below MaxArraySize", min=1),
-    options: OptionsArgument = None,
-    set: SetOption = None,
-    out: Path | None = file_to_write(None, "the file to write, instead of stdout", "-o", "--out"),
-) -> None:
-    """Print a script that prepares a text by a job array.
-
-    The first share learns the vocabulary, then the others run at once, and a last job writes the
-    manifest. Submitted again it makes what is missing.
-    """
+def _preparing(spec: str, set: list[str] | None, options: list[str], to: str, parts: int) -> str:
+    """The script that submits a job array, which prepares a text in shares."""
     from bertc.api import resolve
     from bertc.text.prepared.making import only_text
 
     only_text(resolve(spec, set or (), sparing=True))
-    if taken := [o for o in options or () if o.startswith(("-a", "--array", "--dep", "-d"))]:
+    if taken := [o for o in options if o.startswith(("-a", "--array", "--dep", "-d"))]:
         raise UsageError(f"{taken[0]} is set by the script itself", "leave it out")
     share = shlex.join(["bertc", "prepare", *spec_words(spec, set), "--to", to, "--part"])
     if parts > LARGEST_ARRAY:
         say(f"remark: Slurm refuses arrays up to {parts} unless MaxArraySize is above it", err=True)
-    submit = shlex.join(["sbatch", "--parsable", "--job-name=bertc-prepare", *(options or ())])
+    submit = shlex.join(["sbatch", "--parsable", "--job-name=bertc-prepare", *options])
     jobs = [("", f"{share} 1/{parts}")]
     if parts > 1:
         jobs.append((f" --array=2-{parts}", f'{share} "$SLURM_ARRAY_TASK_ID"/{parts}'))
@@ -108,5 +112,4 @@ def prepare(
     for job, command in jobs:
         lines.append(f"job=$({submit}{job}{after} --wrap={shlex.quote(command)})")
         after = ' --kill-on-invalid-dep=yes --dependency=afterok:"${job%%;*}"'
-    script = "\n".join([*lines, 'echo "submitted; the last job is $job"']) + "\n"
-    _put_script(script, out, "bash")
+    return "\n".join([*lines, 'echo "submitted; the last job is $job"']) + "\n"

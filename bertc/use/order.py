@@ -1,4 +1,4 @@
-"""``bertc data``: the documents that the steps of a run read, in their order."""
+"""``bertc inspect documents``: the documents that the steps of a run read, in their order."""
 
 import json
 from bisect import bisect_right

@@ -1,7 +1,7 @@
 """Estimates of memory and of time next to measured training steps on this machine's CPU.
 
     python -m tests.bench.estimates memory [--shipped] [--precision fp32|bf16]
-    bertc calibrate --threads 1
+    bertc bench --calibrate --threads 1
     OMP_NUM_THREADS=1 python -m tests.bench.estimates time [--shipped] [--precision fp32|bf16]
 
 ``--shipped`` takes 12 shipped specs in small batches, their first stage in ``--precision``.

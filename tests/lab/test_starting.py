@@ -292,7 +292,7 @@ def test_a_budget_that_is_not_used_up_is_explained(data, limit, purpose, why):
     spec = start(survey("train.csv"), Answers(budget=limit, purpose=purpose))
     said = [line for line in spec.splitlines() if "% of --budget " in line]
     assert [why in line for line in said] == [True] * bool(why)
-    assert "bertc calibrate measures it" in spec
+    assert "bertc bench --calibrate measures it" in spec
 
 
 def test_a_network_to_begin_from_keeps_its_size(data):

@@ -201,7 +201,7 @@ def test_estimates_need_no_files_and_say_what_they_rest_on(reproduce):
         code, out, err = reproduce(name, "--scale", "tiny", "--estimate", "--device", "cpu")
         assert code == 0, err
         assert " is not there: " in out
-        assert "bertc calibrate" in out
+        assert "bertc bench --calibrate" in out
 
 
 ESTIMATE = (*TRAIN, "--estimate")

@@ -39,14 +39,14 @@ def test_a_stopped_job_queues_again_and_a_failed_one_does_not(tmp_path, how, com
     work, code, requeued = CASES[how]
     Path("mine.bertc").write_text("steps=10")
     options = "--nodes 2 --gpus 4 --set batch=64 -o job.sh -- '-p a'"
-    assert command("slurm", "train", "mine.bertc", *shlex.split(options)) == 0
+    assert command("slurm", "mine.bertc", *shlex.split(options)) == 0
     script = Path("job.sh").read_text()
     for part in (
         "#SBATCH --nodes=2 --ntasks-per-node=1 --gpus-per-node=4", "#SBATCH --cpus-per-task=16 ",
         "#SBATCH '-p a'", "train mine.bertc --set batch=64 --out", "--resume &",
     ):  # fmt: skip
         assert part in script
-    assert command("slurm", "train", "mine.bertc", "--set", "batch=4") == 2
+    assert command("slurm", "mine.bertc", "--set", "batch=4") == 2
     environment = commands_in(tmp_path, {
         "scontrol": f'if [ "$1" = requeue ]; then echo "$2" > {tmp_path}/again; else echo n1; fi',
         "srun": f"trap 'exit 143' TERM; touch {tmp_path}/started\n{work}",
@@ -66,11 +66,11 @@ def test_a_script_is_written_where_the_text_is_out_of_reach(tmp_path, monkeypatc
     Path("far.bertc").write_text('data=prepared("memory://nowhere/x")')
     assert command("check", "far.bertc") == 1
     assert "error[E307]: there is no prepared text at memory://" in capsys.readouterr().out
-    assert command("slurm", "train", "far.bertc") == 0
+    assert command("slurm", "far.bertc") == 0
     out, err = capsys.readouterr()
     assert "run=runs/far" in out
     assert "remark: written without the data" in err
-    assert command("slurm", "train", "far.bertc", "--set", "layers=x") == 65
+    assert command("slurm", "far.bertc", "--set", "layers=x") == 65
 
 
 def test_a_job_array_prepares_a_text(tmp_path, monkeypatch, command, capsys):
@@ -78,10 +78,10 @@ def test_a_job_array_prepares_a_text(tmp_path, monkeypatch, command, capsys):
     write(tmp_path / "a.jsonl", 60)
     text, to = f'data="{tmp_path}/a.jsonl" {SETTINGS} layers=1 hidden=16 heads=1', f"{tmp_path}/to"
     more = ("--parts", "3", "-o", f"{tmp_path}/p.sh", "--", "--partition=cpu", "--comment=a b")
-    assert command("slurm", "prepare", text, "--to", to, *more) == 0
-    assert command("slurm", "prepare", text, "--to", to, "--parts", "3", "--", "--array=0-3") == 2
+    assert command("slurm", text, "--to", to, *more) == 0
+    assert command("slurm", text, "--to", to, "--parts", "3", "--", "--array=0-3") == 2
     for parts, said in ((1000, False), (1001, True)):
-        assert command("slurm", "prepare", text, "--to", to, "--parts", str(parts)) == 0
+        assert command("slurm", text, "--to", to, "--parts", str(parts)) == 0
         assert ("MaxArraySize" in capsys.readouterr().err) == said
     path = commands_in(tmp_path, {
         "bertc": f"{sys.executable} -c 'import json, sys; print(json.dumps(sys.argv[1:]))' "
@@ -101,5 +101,5 @@ def test_a_job_array_prepares_a_text(tmp_path, monkeypatch, command, capsys):
         assert command(*words, *(() if "--finish" in words else ("--workers", "1"))) == 0
     assert "to train on" in capsys.readouterr().out
     settled = f"data=prepared('{to}') layers=1 hidden=16 heads=1"
-    assert command("slurm", "prepare", settled, "--to", f"{to}2", "--parts", "3") == 2
+    assert command("slurm", settled, "--to", f"{to}2", "--parts", "3") == 2
     assert "prepared(...) is not prepared ahead" in capsys.readouterr().err

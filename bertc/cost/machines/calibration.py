@@ -1,4 +1,4 @@
-"""This machine's processor, as the system describes it and as ``bertc calibrate`` measured it."""
+"""This machine's processor, by the system's word and as ``bench --calibrate`` measured it."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""One device as figures, from a data sheet, a user or measurements by ``bertc calibrate``."""
+"""One device as figures, from a data sheet, a user or measurements by ``bench --calibrate``."""
 
 import math
 from dataclasses import dataclass

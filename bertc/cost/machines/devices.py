@@ -124,7 +124,7 @@ def this_cpu(processes: int = 1) -> Device:
         cores=cores,
         time_within=CPU_WITHIN,
         source=f"from {count} of {ghz:.1f} GHz, {flops} FLOPs a cycle: within a factor of "
-        f"{CPU_WITHIN:g}; bertc calibrate measures it",
+        f"{CPU_WITHIN:g}; bertc bench --calibrate measures it",
     )
     calibration = calibration_here()
     if calibration is None:
@@ -139,5 +139,5 @@ def this_cpu(processes: int = 1) -> Device:
         rates=rates,
         time_within=None,
         source=f"rates of {count} that were measured here "
-        f"(bertc calibrate, torch {calibration.torch})",
+        f"(bertc bench --calibrate, torch {calibration.torch})",
     )

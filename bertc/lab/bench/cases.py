@@ -80,12 +80,17 @@ class Choices:
         return tuple(Case(setup, shape) for shape, setup in pairs)
 
 
+def read_threads(threads: str) -> tuple[int, ...]:
+    """Read numbers of threads, such as ``1,all``."""
+    return _numbers("--threads", threads.replace(ALL_CORES, str(ceil(device_named("cpu").cores))))
+
+
 def read_choices(runtime: str, precision: str, threads: str, batch: str, length: str) -> Choices:
     """Read lists as they are written on the command line: ``32,128``."""
     choices = Choices(
         _read_names("--runtime", runtime, RUNTIMES),
         _read_names("--precision", precision, PRECISIONS),
-        _numbers("--threads", threads.replace(ALL_CORES, str(ceil(device_named("cpu").cores)))),
+        read_threads(threads),
         _numbers("--batch", batch),
         _numbers("--length", length),
     )
