@@ -70,6 +70,7 @@ def test_mistakes_are_at_the_keyword() -> None:
     assert [mistake.code for mistake in spec.check().found] == ["E101", "E201"]
     assert "keyword objectiv" in str(spec.check())
     assert not Spec("layers=2").check()
+    assert "layers=" in Spec("layers=")._repr_html_()
     with pytest.raises(bertc.MissingInputError) as missing:
         Spec("bert-bass")
     assert missing.value.__notes__ == ["help: did you mean bert-base?"]
@@ -80,6 +81,7 @@ def test_an_argument_stands_for_its_setting() -> None:
     optimizer = Spec("bert-base").resolve().stages[0].optimizer
     assert changed == optimizer.model_copy(update={"lr": 1e-3})
     assert Spec().with_(lr=2e-5).resolve().stages[0].optimizer.lr == 2e-5
+    assert Spec("extends bert-base", lr=1e-3).resolve().stages[0].optimizer == changed
     with pytest.raises(bertc.UsageError, match="dropoutt is no setting") as error:
         Spec().with_(dropoutt=0)
     assert error.value.help == "did you mean dropout?"
@@ -118,6 +120,9 @@ def test_a_run_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert (run.embed(["a hen"]).shape, run.encode("a hen").shape[-1]) == ((1, 32), 32)
     assert run.evaluate(examples=4).step == 2
     assert Spec(init=run) == Spec(init=Path("run"))
+    assert "steps" in run.metrics._repr_html_() and "mask 1" in run.fill(text)._repr_html_()
+    with pytest.raises(bertc.UsageError, match="evaluate has no example"):
+        run.evaluate(example=4)
     others = bertc.open(run.export("exported"))
     with pytest.raises(bertc.UsageError, match="exported is no run"):
         others.evaluate()

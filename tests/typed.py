@@ -17,6 +17,8 @@ from bertc.api.words import Value, Words
 class SettingValues(TypedDict, total=False):
     """The settings, and the letters of the papers, as keywords of ``Spec``."""
 
+    lr: Value
+    """the learning rate of the optimizer"""
 '''
 
 

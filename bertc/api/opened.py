@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,14 @@ if TYPE_CHECKING:
     from bertc.use.trained import Text, Trained
 
 
-class Metrics(list[dict[str, Any]]):
-    """The lines of a run's metrics as dicts, the oldest first."""
+class Metrics(list[dict[str, Any]], InNotebooks):
+    """The lines of a run's metrics as dicts, the oldest first; notebooks show the last ten."""
+
+    def tables(self) -> list[Table]:
+        """The last lines, a column for each figure."""
+        names = dict.fromkeys(name for line in self[-10:] for name in line)
+        rows = [tuple(str(line.get(name, "")) for name in names) for line in self[-10:]]
+        return [Table(tuple(names), rows)]
 
     @property
     def frame(self) -> Any:
@@ -97,6 +104,9 @@ class Opened(InNotebooks):
         if not (self._run.holds_a_run or task or {"data", "pairs"} & {*manner}):
             message = f"{self.folder} is no run, and says nothing of text held out"
             raise UsageError(message, help="evaluate(data=\"files('dev/*.txt')\"), or a task")
+        if wrong := {*manner} - {field.name for field in fields(Manner)}:
+            names = ", ".join(field.name for field in fields(Manner))
+            raise UsageError(f"evaluate has no {min(wrong)}", help=f"task, part, {names}")
         options = Manner(**manner)
         return evaluate_run(self.folder, options, task=str(task), part=part, quiet=True)
 

@@ -22,7 +22,7 @@ from bertc.ir.program.written import Program
 from bertc.lang import SpecLocation, format_text, load, parse, show, show_value
 from bertc.lang.files import find_spec
 from bertc.lang.load import Written, read_spec
-from bertc.lang.read.shapes import arguments, setting_shape
+from bertc.lang.read.shapes import arguments
 from bertc.lang.read.tree import Block, Call, Setting
 
 if TYPE_CHECKING:
@@ -49,9 +49,9 @@ class Findings(Diagnostics):
 class Spec(InNotebooks):
     """A spec: a text, a shipped name or a file, with settings that replace those of its text.
 
-    ``Spec("extends bert-base", layers=6, objective=bertc.mlm(p=0.3) + 2 * bertc.sop())``. Numbers,
-    words, lists and kinds are values; nothing is checked before a method needs it. Specs that say
-    the same are equal.
+    ``Spec("extends bert-base", layers=6, objective=bertc.mlm(p=0.3) + 2 * bertc.sop(), lr=1e-4)``.
+    Numbers, words, lists and kinds are values; an argument that one setting has is enough. Nothing
+    is checked before a method needs it. Specs that say the same are equal.
 
     Raises:
         MissingInputError: if the text names no spec.
@@ -64,8 +64,12 @@ class Spec(InNotebooks):
         blank = SpecLocation("<spec>", "spec", None, here, here, text)
         self._place = find_spec(text) if text.strip() else blank
         self._given = text
-        values = cast("Mapping[str, Value]", settings).items()
-        self._settings = {_name(name): (name, text_of(value)) for name, value in values}
+        self._settings = dict[str, tuple[str, str]]()
+        for name, value in cast("Mapping[str, Value]", settings).items():
+            if _name(name) in Settings.model_fields or not self._owners(name):
+                self._settings[_name(name)] = name, text_of(value)  # others are mistakes, for later
+            else:
+                self._settings |= self._setting_of(name, text_of(value))
 
     @cached_property
     def text(self) -> str:
@@ -113,10 +117,7 @@ class Spec(InNotebooks):
         return api.train(self.resolve(), out, resume=resume, spec_text=self.text)
 
     def with_(self, **settings: Value) -> Spec:
-        """The spec with other values of some settings.
-
-        An argument that one setting has is enough: ``lr=1e-4`` changes that of the optimizer.
-        """
+        """The spec with other values of some settings."""
         other = Spec.__new__(Spec)
         other._place, other._given, other._settings = self._place, self._given, {**self._settings}
         for name, value in settings.items():
@@ -131,14 +132,12 @@ class Spec(InNotebooks):
         return [self.with_(**dict(settings)) for settings in combined]
 
     def tables(self) -> list[Table]:
-        """The settings that it states."""
-        rows = [
-            (name, show_value(given.value, setting_shape(name)))
-            for program in self._programs
-            for name, given in program.settings.items()
-        ]
-        names = {program.base.name: 0 for program in self._programs if program.base}
-        return [Table(("setting", "value"), [*(("extends", name) for name in names), *rows])]
+        """The lines of its text, or its repr if they cannot be read."""
+        text = repr(self)
+        with suppress(SpecError):
+            text = self.text
+        lines = [line.partition(" = ") for line in text.splitlines()]
+        return [Table(("setting", "value"), [(name, value) for name, _, value in lines])]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Spec) and self._key == other._key
@@ -172,7 +171,7 @@ class Spec(InNotebooks):
         """The setting of a name, or the one whose value has it as an argument."""
         if (setting := _name(name)) in Settings.model_fields:
             return {setting: (name, text)}
-        nodes = {n: node for n, node in self._nodes() if name in arguments(type(node))}
+        nodes = self._owners(name)
         if len(nodes) != 1:
             near = nearest(name, Settings.model_fields)
             of = f"an argument of {' and '.join(nodes)}" if nodes else "no setting"
@@ -189,6 +188,10 @@ class Spec(InNotebooks):
         texts[name] = text
         written = ", ".join(f"{argument}={value}" for argument, value in texts.items())
         return {setting: (setting, f"{getattr(node, 'kind')}({written})")}  # noqa: B009
+
+    def _owners(self, argument: str) -> dict[str, Node]:
+        """The settings whose value has an argument of this name, with that value."""
+        return {n: node for n, node in self._nodes() if argument in arguments(type(node))}
 
     def _nodes(self) -> Iterator[tuple[str, Node]]:
         """The settings whose value is one kind, with that value, written or by default."""

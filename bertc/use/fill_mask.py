@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from bertc.base.diagnostics import UsageError, as_data_error
+from bertc.base.diagnostics import InNotebooks, Table, UsageError, as_data_error
 from bertc.ir.learning.objective import Objective
 from bertc.learn.objectives import tensors_of
 from bertc.model import EncoderInputs, Model
@@ -34,7 +34,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Filled:
+class Filled(InNotebooks):
     """The likeliest tokens for each mask of a text, or after it, in the order of the text."""
 
     text: str
@@ -44,6 +44,13 @@ class Filled:
     def as_json(self) -> str:
         """The answer as one JSON object."""
         return json.dumps({"schema": 1, **asdict(self)}, indent=1, ensure_ascii=False)
+
+    def tables(self) -> list[Table]:
+        """The candidates, a table for each mask."""
+        return [
+            Table((f"mask {n}", "probability"), [(c.token, f"{c.probability:.2%}") for c in tokens])
+            for n, tokens in enumerate(self.masks, 1)
+        ]
 
     def summary(self) -> str:
         """Text: per mask a block of candidates, likeliest first."""
