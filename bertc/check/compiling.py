@@ -60,11 +60,24 @@ def points(
     findings.raise_if_any()
     programs = tuple(passes.assemble(program) for program in finished)
     if diagnostics is not None:
-        from bertc.hub.leaving.target import remark_own_layout
-
-        for program, resolved in zip(finished, programs, strict=True):
-            remark_own_layout(program, resolved, diagnostics)
+        _remark_own_layouts(finished, programs, diagnostics)
     return programs
+
+
+def _remark_own_layouts(
+    finished: Sequence[Complete], programs: Sequence[Resolved], diagnostics: Diagnostics
+) -> None:
+    """Remark on networks that no layout of transformers fits, once for points with the same."""
+    from bertc.hub.leaving.target import remark_own_layout
+
+    seen = set[object]()
+    for program, resolved in zip(finished, programs, strict=True):
+        networks = {id(s.encoder): (s.encoder, s.objective) for s in resolved.stages}
+        methods = (method for stage in program.stages for method in stage.methods)
+        key = resolved.vocabulary, *networks.values(), *(m for m in methods if m.not_exported)
+        if key not in seen:
+            seen.add(key)
+            remark_own_layout(program, resolved, diagnostics)
 
 
 def check_spec(
@@ -74,8 +87,6 @@ def check_spec(
 
     Files of tasks are read, of text the beginnings. Remarks go to ``diagnostics``.
     """
-    from bertc.hub.leaving.target import remark_own_layout
-
     _refuse_empty(spec)
     written = spec if isinstance(spec, Written) else read_spec(spec, overrides, diagnostics)
     try:
@@ -98,8 +109,8 @@ def check_spec(
         diagnostics.raise_if_any()
         resolved = passes.assemble(program)
         compare_init(resolved)
-        remark_own_layout(program, resolved, diagnostics)
         programs.append(resolved)
+    _remark_own_layouts(finished, programs, diagnostics)
     return tuple(programs)
 
 
