@@ -37,7 +37,7 @@ def function(name: str, kind: ValueKind) -> str:
     first = [f"{one}: Value = ..." for one in kind.positional]
     more = [f"{one}: Value = ..." for one in named if one not in kind.positional]
     arguments = [*first, *(["*", *more] if more else []), "**texts: Value"]
-    if not kind.gathers:
+    if not kind._node.others:
         arguments.pop()
     title, *_ = kind.meaning.replace("\\", "").split("\n\n")
     body = f'    """{" ".join(title.split())}"""'
