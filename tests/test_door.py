@@ -120,7 +120,7 @@ def test_a_run_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert (run.embed(["a hen"]).shape, run.encode("a hen").shape[-1]) == ((1, 32), 32)
     assert run.evaluate(examples=4).step == 2
     assert Spec(init=run) == Spec(init=Path("run"))
-    assert "steps" in run.metrics._repr_html_()
+    assert "step" in run.metrics._repr_html_()
     assert "mask 1" in run.fill(text)._repr_html_()
     with pytest.raises(bertc.UsageError, match="evaluate has no example"):
         run.evaluate(example=4)

@@ -1,6 +1,7 @@
 """Commands that measure: training steps, answers to texts, and this machine."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -18,6 +19,9 @@ from bertc.cli.options import (
     say,
     spec_argument,
 )
+
+if TYPE_CHECKING:
+    from bertc.lab.bench.cases import Choices
 
 OF_STEPS = ("set", "json", "against", "rounds", "compile", "out")
 OF_ANSWERS = (
@@ -64,15 +68,9 @@ def bench(
 
     if latency:
         from bertc.lab.bench.cases import read_choices
-        from bertc.lab.bench.latency import latencies, of_folder, of_spec
 
-        subjects = [
-            of_folder(Path(name)) if is_folder(name) else of_spec(resolve(name, set or ()), name)
-            for name in networks
-        ]
         cases = read_choices(runtime, precision, threads, batch, length)
-        table = latencies(subjects, cases, seconds=seconds)
-        say(table.as_json() if json else table.as_table())
+        _time_answers(networks, set or [], cases, seconds, json=json)
         return
     from bertc.lab.bench.run import bench as run
 
@@ -81,6 +79,21 @@ def bench(
     say(report.as_json() if json else report.summary())
     if out:
         report.write(out)
+
+
+def _time_answers(
+    networks: list[str], set: list[str], cases: "Choices", seconds: float, *, json: bool
+) -> None:
+    """Time answers of run folders and specs side by side."""
+    from bertc.api import resolve
+    from bertc.lab.bench.latency import latencies, of_folder, of_spec
+
+    subjects = [
+        of_folder(Path(name)) if is_folder(name) else of_spec(resolve(name, set), name)
+        for name in networks
+    ]
+    table = latencies(subjects, cases, seconds=seconds)
+    say(table.as_json() if json else table.as_table())
 
 
 def _calibrate(threads: str) -> None:

@@ -48,8 +48,8 @@ def slurm(
     loses a machine. Of those that prepare, the first learns the vocabulary, then the others run at
     once, and a last one writes the manifest; submitted again they make what is missing.
     """
-    what, own = ("training", ("nodes", "gpus")) if to is None else ("--to", ("to", "parts"))
-    refuse_others(context, what, ("set", "out", *own))
+    what, these = ("training", ("nodes", "gpus")) if to is None else ("--to", ("to", "parts"))
+    refuse_others(context, what, ("set", "out", *these))
     if to is None:
         script, submit = _training(spec, set, options or [], nodes, gpus), "sbatch"
     else:
