@@ -4,12 +4,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bertc.use.predict import Predicted, answer_lines, columns_of, predicted_parts
+from bertc.use.predict import Predicted, answer_lines, columns_of, predict_parts
 
 
 def predict(run: Path, file: Path, task: str = "", **options: Any) -> Predicted:
     """Answer the rows of a file in the layout of a task, labelled or not."""
-    (only,) = predicted_parts(run, file, task, rows=sys.maxsize, **options)
+    (only,) = predict_parts(run, file, task, rows=sys.maxsize, **options)
     return only
 
 

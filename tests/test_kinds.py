@@ -36,7 +36,7 @@ from bertc.run.beginning.synthetic import RandomText
 from bertc.run.train.state import grow_model
 from bertc.tasks.examples.task import TaskBatch
 from bertc.text.sources.opening import open_source
-from bertc.use.source.checking import check_source, loaded, random_weights
+from bertc.use.source.checking import check_source, load_source, random_weights
 from bertc.use.source.file import emit_source
 from tests.bench.rig import make_step
 from tests.hub.programs import Wordless, leaves_with_code, tensors
@@ -117,7 +117,7 @@ def _leaves(resolved: Resolved, folder: Path) -> None:
         subprocess.run([*check, file], check=True, capture_output=True)
         return
     check_source(source := emit_source(resolved), resolved)
-    shown = loaded(source, random_weights(resolved))(torch.ones(1, 8, dtype=torch.long))
+    shown = load_source(source, random_weights(resolved))(torch.ones(1, 8, dtype=torch.long))
     assert not shown.keys() & {task.head_name for task in last.tasks}
 
 

@@ -108,9 +108,9 @@ class Spec(InNotebooks):
 
     def source(self) -> str:
         """The network as one file of PyTorch, as ``bertc build``."""
-        from bertc.use.source.checking import checked_source
+        from bertc.use.source.checking import emit_checked
 
-        return checked_source(self.resolve().merged, str(api.show(self.text)))
+        return emit_checked(self.resolve().merged, str(api.show(self.text)))
 
     def train(self, out: str | Path, *, resume: bool = False) -> Report:
         """Train in the run folder ``out``, or with ``resume`` go on there, as ``bertc train``."""

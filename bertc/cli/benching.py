@@ -102,10 +102,10 @@ def _calibrate(threads: str) -> None:
     from bertc.cost.machines.calibration import calibration_path
     from bertc.cost.units import bytes_text, flops_text
     from bertc.lab.bench.cases import read_threads
-    from bertc.run.calibrate import Sizes, calibrated
+    from bertc.run.calibrate import Sizes, measure_rates
 
     say("measuring; other work on this machine makes the figures worse ...", err=True)
-    calibration = calibrated(read_threads(threads), Sizes())
+    calibration = measure_rates(read_threads(threads), Sizes())
     path = calibration_path()
     make_folder(path.parent)
     replace(path, calibration.as_json().encode(), elsewhere="set BERTC_CACHE to another folder")

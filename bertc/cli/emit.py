@@ -36,9 +36,9 @@ def emit(spec: str, overrides: Sequence[str], stage: str) -> str:
         case "dot" | "svg":
             return (dot if stage == "dot" else svg)(picture_of(resolve(spec, overrides)))
         case "python":
-            from bertc.use.source.checking import checked_source
+            from bertc.use.source.checking import emit_checked
 
-            return checked_source(resolve(spec, overrides).merged, str(show(spec, overrides)))
+            return emit_checked(resolve(spec, overrides).merged, str(show(spec, overrides)))
     raise UsageError(f"--emit {stage}: there is no such stage", help=f"one of {', '.join(STAGES)}")
 
 

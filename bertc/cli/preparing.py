@@ -37,7 +37,7 @@ def prepare(
         if spec or set or part or workers or skip_damaged or (status and finish):
             raise UsageError("--status and --finish go with --to alone")
         if finish:
-            say(preparing.finished(to))
+            say(preparing.finish_text(to))
             return
         text, complete = preparing.standing(to)
         say(text)

@@ -69,11 +69,11 @@ def predict(
 ) -> None:
     """Answer the rows of a file with a fine-tuned model; a JSON object per row, or a file."""
     from bertc.use.answer_files import check_out
-    from bertc.use.predict import predicted_parts, write_answers
+    from bertc.use.predict import predict_parts, write_answers
 
     if out is not None:
         check_out(out)
-    say(write_answers(predicted_parts(run, file, task, device), file, out, say), err=True)
+    say(write_answers(predict_parts(run, file, task, device), file, out, say), err=True)
 
 
 @app.command("embed")
@@ -177,4 +177,4 @@ def import_(
     """Read a Hugging Face folder into a run folder."""
     from bertc.run.models.runs import import_run
 
-    say(import_run(folder, out).summary())
+    say(import_run(folder, out).summary(out))

@@ -60,16 +60,16 @@ def refuse_strangers(run: Path, refusal: type[BertcError] = DataError, files: bo
     """
     folders = [folder for _, folder in checkpoint_folders(run / "checkpoints")]
     facts = {folder: _mapping(_manifest(folder).get("facts")) for folder in folders}
-    beside = _other_locks(run / "lock.json", facts), _other_metrics(run / "metrics.jsonl", facts)
-    for what, remedy in chain(*beside, _other_files(run) if files else ()):
+    pairs = _other_locks(run / "lock.json", facts), _other_lines(run / "metrics.jsonl", facts)
+    for what, remedy in chain(*pairs, _other_files(run) if files else ()):
         raise refusal(what, help=remedy)
 
 
-def _other_locks(path: Path, said: Mapping[Path, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    if not is_file(path) or not any("origin" in known for known in said.values()):
+def _other_locks(path: Path, facts: Mapping[Path, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    if not is_file(path) or not any("origin" in known for known in facts.values()):
         return
     lock = read_json(path, _LIMIT_BYTES)
-    for checkpoint, known in said.items():
+    for checkpoint, known in facts.items():
         origin = _mapping(known.get("origin"))
         differing = [
             f"{what} ({_short(origin[name])} there, {_short(lock.get(name))} here)"
@@ -83,10 +83,10 @@ def _other_locks(path: Path, said: Mapping[Path, Mapping[str, Any]]) -> Iterator
             )
 
 
-def _other_metrics(path: Path, said: Mapping[Path, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+def _other_lines(path: Path, facts: Mapping[Path, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     """Compare the lines until each checkpoint; one that agrees is enough."""
     # After a damaged checkpoint a run writes other lines; if lines were removed, it begins later.
-    known = [_mapping(fact["metrics"]) for fact in said.values() if "metrics" in fact]
+    known = [_mapping(fact["metrics"]) for fact in facts.values() if "metrics" in fact]
     last = max((metrics.get("step", 0) for metrics in known), default=-1)
     if known and is_file(path) and _first_step(path) <= last:
         pairs = [(metrics.get("bytes"), metrics.get("sha256")) for metrics in known]
@@ -106,8 +106,8 @@ def _other_files(run: Path) -> Iterator[tuple[str, str]]:
             yield (f"{path} is not what this run wrote", as_it_is)
     made = _mapping(stated.get("weights"))
     if isinstance(made.get("step"), int) and is_folder(run / "model"):
-        there = _weights_of(run / "checkpoints" / checkpoint_name(made["step"]))
-        if there and there != made.get("sha256"):
+        weights = _weights_of(run / "checkpoints" / checkpoint_name(made["step"]))
+        if weights and weights != made.get("sha256"):
             yield (
                 f"{run / 'model'} was made of other weights than those of step {made['step']:,}",
                 as_it_is,

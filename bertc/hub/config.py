@@ -21,21 +21,16 @@ from bertc.ir.network.encoder import Encoder
 
 MAX_BYTES, MOST_REFUSED = 2**20, 5
 
-TOKENS = (
-    "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id", "mask_token_id",
-)  # fmt: skip
-OF_TASKS = (
-    "classifier_dropout", "classifier_dropout_prob", "id2label", "label2id", "num_labels",
-    "problem_type", "finetuning_task", "task_specific_params", "summary_type",
-    "summary_use_proj", "summary_proj_to_labels", "summary_activation",
-    "summary_first_dropout", "summary_last_dropout",
-)  # fmt: skip
 OF_SCORES = ("sentence_transformers", "sbert_ce_default_activation_function")
 """Settings by which CrossEncoder turns the scores of a head into its answers."""
 KEPT = frozenset({
     "architectures",  # the tensors say which heads there are, but for those of tasks
-    *TOKENS,  # the tokenizer's own file says them
-    *OF_TASKS,  # read where there is such a head (task_config.py)
+    # The tokenizer's own file says these.
+    "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id", "mask_token_id",
+    # Read where there is a head of a task (task_config.py).
+    "classifier_dropout", "classifier_dropout_prob", "id2label", "label2id", "num_labels",
+    "problem_type", "finetuning_task", "task_specific_params", "summary_type", "summary_use_proj",
+    "summary_proj_to_labels", "summary_activation", "summary_first_dropout", "summary_last_dropout",
     "start_n_top", "end_n_top",  # about conditioned spans
     *OF_SCORES,  # about answers made of scores
     "use_cache",
@@ -111,9 +106,9 @@ def read_config(path: Path) -> HfConfig:
             refused[spelled.get(name, name)] = _allowed(family.config, name, spelled)
     if refused:
         names, more = [*refused][:MOST_REFUSED], len(refused) - MOST_REFUSED
-        said = ", ".join(f"{shown_name(name)} = {shown(raw.get(name))}" for name in names)
-        said += f" and {more} more" if more > 0 else ""
-        raise DataError(f"{path}: unsupported {said}", help="; ".join(refused[n] for n in names))
+        listing = ", ".join(f"{shown_name(name)} = {shown(raw.get(name))}" for name in names)
+        listing += f" and {more} more" if more > 0 else ""
+        raise DataError(f"{path}: unsupported {listing}", help="; ".join(refused[n] for n in names))
     return config
 
 
@@ -165,23 +160,23 @@ def _settings(
 
 
 def _allowed(config: type[HfConfig], name: str, spelled: Mapping[str, str]) -> str:
-    field, said = config.model_fields[name], spelled.get(name, name)
+    field, key = config.model_fields[name], spelled.get(name, name)
     if get_origin(field.annotation) is Literal:
-        *others, last = map(shown, get_args(field.annotation))
-        values = f"{', '.join(others)} or {last}" if others else last
+        *values_before, last = map(shown, get_args(field.annotation))
+        values = f"{', '.join(values_before)} or {last}" if values_before else last
         otherwise = f": otherwise {field.description}" if field.description else ""
-        return f"{said} is {values} in bertc{otherwise}"
+        return f"{key} is {values} in bertc{otherwise}"
     if field.description:
-        return f"{said} is {field.description}"
+        return f"{key} is {field.description}"
     number = "prob" in name or name in ("initializer_range", "layer_norm_eps")
-    return f"{said} has to be {'a number' if number else 'a whole number'} within reasonable limits"
+    return f"{key} has to be {'a number' if number else 'a whole number'} within reasonable limits"
 
 
 def hf_config(family: Family, encoder: Encoder, tokens: Tokens, chosen: HfClass) -> dict[str, Any]:
     """The settings of ``config.json``, in order."""
     return {
         "architectures": [chosen.name], "model_type": family.model_type,
-        "vocab_size": encoder.vocab_size, **family.config.written(encoder, tokens),
+        "vocab_size": encoder.vocab_size, **family.config.to_file(encoder, tokens),
         **chosen.settings,
     }  # fmt: skip
 
@@ -189,17 +184,17 @@ def hf_config(family: Family, encoder: Encoder, tokens: Tokens, chosen: HfClass)
 def keep_settings(path: Path) -> dict[str, Any]:
     """Settings of a ``config.json`` that an export of its model copies."""
     configs = [family.config for family in families.FAMILIES]
-    copied = KEPT.union({"hidden_act"}, *((*one.copied, *one.of_training) for one in configs))
+    copied = KEPT.union({"hidden_act"}, *((*c.copied, *c.of_training) for c in configs))
     return {name: value for name, value in with_scores(path).items() if name in copied}
 
 
 def with_scores(path: Path) -> dict[str, Any]:
     """A ``config.json``, and what CrossEncoder writes next to it since version 5."""
-    raw, beside = read_json(path, MAX_BYTES), path.with_name("config_sentence_transformers.json")
-    said = read_json(beside, MAX_BYTES) if is_file(beside) else {}
-    if said.get("model_type") != "CrossEncoder":
+    raw, file = read_json(path, MAX_BYTES), path.with_name("config_sentence_transformers.json")
+    settings = read_json(file, MAX_BYTES) if is_file(file) else {}
+    if settings.get("model_type") != "CrossEncoder":
         return raw
-    read = {name: said.get(name) for name in ("activation_fn", "default_prompt_name")}
+    read = {name: settings.get(name) for name in ("activation_fn", "default_prompt_name")}
     return {**raw, "sentence_transformers": read}
 
 

@@ -46,8 +46,8 @@ def read_resolved(path: Path) -> Resolved:
     try:
         return Resolved.model_validate(read_json(path, MAX_JSON_BYTES))
     except (ValidationError, RecursionError) as error:
-        at = error.errors()[0]["loc"] if isinstance(error, ValidationError) else ()
-        place = f": {'.'.join(map(str, at))} is missing or unknown" if at else ""
+        location = error.errors()[0]["loc"] if isinstance(error, ValidationError) else ()
+        place = f": {'.'.join(map(str, location))} is missing or unknown" if location else ""
         raise DataError(
             f"{path} is not a resolved program of this version of bertc{place}",
             help="restore a copy of it, or copy the folder from its source again",

@@ -25,17 +25,17 @@ def alone(resolved: Resolved, name: str = MAIN) -> Resolved:
     stages = []
     for stage in resolved.stages:
         learned = (t for t in stage.objective if stage.learner(t.objective).name == name)
-        alone = {"generator": None, "replacements": NoGenerator(), "objective": tuple(learned)}
-        stages.append(stage.model_copy(update={**alone, "encoder": stage.network(name).body}))
+        changes = {"generator": None, "replacements": NoGenerator(), "objective": tuple(learned)}
+        stages.append(stage.model_copy(update={**changes, "encoder": stage.network(name).body}))
     return resolved.model_copy(update={"stages": tuple(stages)})
 
 
-def summed(resolved: Resolved, tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
+def add_tables(resolved: Resolved, tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
     """The tensors with the main network's tables whole, where they are differences."""
     return dict(tensors) | {to: tensors[to] + tensors[base] for to, base in _name_added(resolved)}
 
 
-def parted(resolved: Resolved, tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
+def subtract_tables(resolved: Resolved, tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
     """The tensors with the main network's whole tables as differences, where it has those."""
     return dict(tensors) | {to: tensors[to] - tensors[base] for to, base in _name_added(resolved)}
 
@@ -56,20 +56,20 @@ def tensors_alone(
 ) -> dict[str, "Tensor"]:
     """The tensors of one network by the names of its own program, tied ones included."""
     named, network = dict[str, "Tensor"](), resolved.stages[-1].network(name)
-    tensors = summed(resolved, tensors)
+    tensors = add_tables(resolved, tensors)
     for weight in model_weights(alone(resolved, name)):
         bare = weight.name.removeprefix(f"{MAIN}.")
-        theirs = weight.name if bare == weight.name else f"{network.owner(bare)}.{bare}"
-        if theirs in tensors:
-            named[weight.name] = tensors[theirs]
+        stored = weight.name if bare == weight.name else f"{network.owner(bare)}.{bare}"
+        if stored in tensors:
+            named[weight.name] = tensors[stored]
     return named
 
 
-def joined(
-    resolved: Resolved, main: Mapping[str, "Tensor"], other: Mapping[str, "Tensor"]
+def join_networks(
+    resolved: Resolved, main: Mapping[str, "Tensor"], further: Mapping[str, "Tensor"]
 ) -> dict[str, "Tensor"]:
     """Merge the tensors of two one-network programs into those of one program."""
     (second,) = names_beside(resolved)
-    renamed = {name.replace(f"{MAIN}.", f"{second}.", 1): t for name, t in other.items()}
+    renamed = {name.replace(f"{MAIN}.", f"{second}.", 1): t for name, t in further.items()}
     merged = {**renamed, **main}
     return {w.name: merged[w.name] for w in model_weights(resolved) if w.name in merged}

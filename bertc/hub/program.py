@@ -57,7 +57,7 @@ def to_program(
         settings["head"] = TransformHead(decoder=positions[0])
     if text or not tasks:
         text = _hiding_spans(text, family) if text else (_untrained(family),)
-        settings["objective"] = tuple(Term(objective=one) for one in text)
+        settings["objective"] = tuple(Term(objective=objective) for objective in text)
     else:
         del settings["generator"]
         settings |= _tuning(tasks)
@@ -74,13 +74,13 @@ def _network(
 ) -> dict[str, Any]:
     """Settings of the network, and of its rows: of a task as long as its tokenizer says."""
     stated = isinstance(longest, int) and longest >= SHORTEST_ROW
-    judges = any(one.fills == "replaced" for one in text)
+    judges = any(objective.fills == "replaced" for objective in text)
     kinds = (
         kind
-        for kind, said in family.poolers.items()
-        if all(getattr(config, name) == value for name, value in said.items())
+        for kind, summary in family.poolers.items()
+        if all(getattr(config, name) == value for name, value in summary.items())
     )
-    pools = "pooler" in parts or any(one.states.pooled for one in text)
+    pools = "pooler" in parts or any(objective.states.pooled for objective in text)
     return {
         **config.settings(),
         "pooler": next(kinds, next(iter(family.poolers))) if pools else False,
@@ -108,7 +108,7 @@ def _check(family: Family, config: HfConfig, text: tuple[Pretraining, ...], path
             help=f"bertc needs at least {SHORTEST_ROW}, its shortest row",
         )
     always, meant = family.head_activation, MEANING[config.hidden_act]
-    if always and any(one.masks for one in text) and meant != always:
+    if always and any(objective.masks for objective in text) and meant != always:
         raise DataError(
             f"{path}: hidden_act = {config.hidden_act}, while the masked-LM head of the "
             f"{family.title} layout is always {always}",
@@ -125,9 +125,9 @@ def _untrained(family: Family) -> Pretraining:
 
 def _hiding_spans(text: tuple[Pretraining, ...], family: Family) -> tuple[Pretraining, ...]:
     """The objectives, with span masking if one of them needs it."""
-    if not any(one.states.of_spans for one in text):
+    if not any(objective.states.of_spans for objective in text):
         return text
-    if not any(one.masks for one in text):
+    if not any(objective.masks for objective in text):
         text = (_untrained(family), *text)
     spans = {"unit": SpanUnit()}
-    return tuple(one.model_copy(update=spans) if one.masks else one for one in text)
+    return tuple(node.model_copy(update=spans) if node.masks else node for node in text)

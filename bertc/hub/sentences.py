@@ -12,7 +12,7 @@ from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, is_taken
 from bertc.base.storage.plain_file import parse_json, read_bytes, read_json, shown
 from bertc.hub.folders import ENCODER, MODULES, RESOLVED, SENTENCES, SETTINGS, read_network
-from bertc.hub.token_vectors import CHAINS, DENSE, LENGTHS, of_tokens, pylate_settings, refused
+from bertc.hub.token_vectors import CHAINS, DENSE, LENGTHS, of_tokens, pylate_settings, refusal
 from bertc.ir.base import Node
 from bertc.ir.changing.growth import TEACHER, FromOther
 from bertc.ir.learning.answer import OneVector, Pooling, TokenVectors
@@ -65,7 +65,7 @@ class Sentences:
     obstacle: str = ""
     came: Mapping[str, bytes] = field(default_factory=dict)
 
-    def changed(self, **values: Any) -> "Sentences":
+    def change(self, **values: Any) -> "Sentences":
         """The same with other values; if they differ, new files say so."""
         new = replace(self, obstacle="", **values)
         return new if new == self else replace(new, came={})
@@ -83,7 +83,7 @@ class Sentences:
                 help="pooling=mean takes the states of its encoder alone; so does --pooling mean",
             )
 
-    def asked_of(self, term: Term, folder: Path) -> Term:
+    def complete(self, term: Term, folder: Path) -> Term:
         """A term whose task embeds, with unwritten arguments as here; any other as it is."""
         task = term.objective
         if not isinstance(task, Embed) or (self.obstacle and "pooling" in task.model_fields_set):
@@ -121,7 +121,7 @@ class Sentences:
 def vectors_of(folder: Path, resolved: Resolved | None) -> Sentences | None:
     """The way a run or model folder makes vectors, as it learned to or came; None if unknown."""
     places = (folder / SENTENCES, folder)
-    place = next((one for one in places if is_file(one / MODULES)), None)
+    place = next((path for path in places if is_file(path / MODULES)), None)
     came = _read(place, tokenizer_folder(folder)) if place else None
     tasks = [task for stage in resolved.stages for task in stage.tasks] if resolved else []
     learned = [task for task in tasks if isinstance(task, Embed)]
@@ -137,7 +137,7 @@ def vectors_of(folder: Path, resolved: Resolved | None) -> Sentences | None:
         ways |= {"prompt": "", "prompts": {**came.prompts, **both}}
     if task.similarity != "cosine":
         ways["similarity"] = task.similarity
-    return came.changed(**ways)
+    return came.change(**ways)
 
 
 def sentences_task(sentences: Sentences | None) -> tuple[Embed, ...]:
@@ -159,9 +159,9 @@ def write_sentences(sentences: Sentences, to: Path, encoder: Body, *, pooler: bo
     """Write what ``SentenceTransformer`` reads; without ``pooler`` it makes its encoder so."""
     files = dict(sentences.came) or _files(sentences, encoder)
     if not pooler:
-        said = parse_json(files.get(ENCODER, b"{}"), _MOST_BYTES)
-        arguments = {**(said.get("model_args") or {}), **_WITHOUT_POOLER}
-        files[ENCODER] = _json({**said, "model_args": arguments})
+        settings = parse_json(files.get(ENCODER, b"{}"), _MOST_BYTES)
+        arguments = {**(settings.get("model_args") or {}), **_WITHOUT_POOLER}
+        files[ENCODER] = _json({**settings, "model_args": arguments})
     for name, content in files.items():
         (to / name).parent.mkdir(parents=True, exist_ok=True)
         durable.replace(to / name, content)
@@ -178,20 +178,20 @@ def _files(sentences: Sentences, encoder: Body) -> dict[str, bytes]:
     pooling = sentences.pooling
     if isinstance(pooling, TokenVectors):
         places, kinds = ["", DENSE], [f"{_PACKAGE}.models.Transformer", "pylate.models.Dense.Dense"]
-        said, more = pylate_settings(pooling, longest, encoder)
+        module, more = pylate_settings(pooling, longest, encoder)
         settings |= more
     else:
         places = ["", "1_Pooling", *(["2_Normalize"] if sentences.normalise else [])]
         kinds = [f"{_PACKAGE}.models.{kind}" for kind in _KINDS[: len(places)]]
         modes = {f"{_OLD_MODE}{name}": kind == pooling for kind, name in MODES.items()}
-        said = {"word_embedding_dimension": encoder.hidden, **modes}
+        module = {"word_embedding_dimension": encoder.hidden, **modes}
         settings["similarity_fn_name"] = sentences.similarity
     numbered = enumerate(zip(places, kinds, strict=True))
     return {
         MODULES: _json(
             [{"idx": n, "name": str(n), "path": p, "type": k} for n, (p, k) in numbered]
         ),
-        f"{places[1]}/config.json": _json(said),
+        f"{places[1]}/config.json": _json(module),
         ENCODER: _json({"max_seq_length": longest, "do_lower_case": False}),
         SETTINGS: _json(settings),
     }
@@ -213,26 +213,26 @@ def _read(folder: Path, tokenizer: Path) -> Sentences:
     places = {**{name: folder / name for name in (*configs, SETTINGS)}, ENCODER: inner / ENCODER}
     places = {name: path for name, path in places.items() if is_file(path)}
     came |= {name: read_bytes(path, _MOST_BYTES) for name, path in places.items()}
-    said = {name: read_json(path, _MOST_BYTES) for name, path in places.items()}
-    encoder, settings = said.get(ENCODER, {}), said.get(SETTINGS, {})
+    files = {name: read_json(path, _MOST_BYTES) for name, path in places.items()}
+    encoder, settings = files.get(ENCODER, {}), files.get(SETTINGS, {})
     arguments = encoder.get("model_args")
     if isinstance(arguments, dict):  # but for kernels of attention, which compute the same
         arguments = {n: value for n, value in arguments.items() if n != "attn_implementation"}
     file = tokenizer / "tokenizer_config.json"
     words = read_json(file, _MOST_BYTES) if is_file(file) else {}
     lowered = {"do_lower_case": (*_NOTHING, words.get("do_lower_case") is True)}
-    of_modules = {kind: said.get(name, {}) for kind, name in zip(kinds[1:], configs, strict=True)}
+    of_modules = {kind: files.get(name, {}) for kind, name in zip(kinds[1:], configs, strict=True)}
     read = of_tokens if kinds in CHAINS else _of_one
     obstacle, way, longest = read(settings, encoder, of_modules)
     prompts = settings.get("prompts") or {}
     texts = prompts.values() if isinstance(prompts, dict) else [0]
-    told = all(isinstance(text, str | None) for text in texts)
+    are_texts = all(isinstance(text, str | None) for text in texts)
     obstacles = (
         no_modules,
-        "no configuration of their pooling" * (not {*configs[:1]} <= said.keys()),
+        "no configuration of their pooling" * (not {*configs[:1]} <= files.keys()),
         obstacle,
-        refused({**encoder, **dict.fromkeys(LENGTHS), "model_args": arguments}, _ENCODER | lowered),
-        "" if told else f"prompts = {shown(prompts)}",
+        refusal({**encoder, **dict.fromkeys(LENGTHS), "model_args": arguments}, _ENCODER | lowered),
+        "" if are_texts else f"prompts = {shown(prompts)}",
     )
     obstacle = next(filter(None, obstacles), "")
     named = {} if obstacle else {str(name): text or "" for name, text in prompts.items()}
@@ -258,9 +258,9 @@ def _of_one(
     modes = mode if isinstance(mode, list) else [mode]
     known = next((kind for kind in MODES if modes == [kind]), None)
     obstacles = (
-        refused(pooling, _POOLING),
+        refusal(pooling, _POOLING),
         "" if known else f"pooling {shown(modes if len(modes) != 1 else modes[0])}",
-        refused(settings, _SETTINGS),
+        refusal(settings, _SETTINGS),
     )
     return next(filter(None, obstacles), ""), known, encoder.get("max_seq_length")
 

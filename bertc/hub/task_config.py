@@ -57,10 +57,10 @@ class _HfTask(BaseModel):
         ``_NoTask`` if bertc does not compute it, or a prompt precedes the texts: a softmax of one
         score is 1, and several have activations that make probabilities.
         """
-        said = self.sentence_transformers or {}
-        if prompt := said.get("default_prompt_name"):
+        settings = self.sentence_transformers or {}
+        if prompt := settings.get("default_prompt_name"):
             raise _NoTask("default_prompt_name", prompt)
-        named = said.get("activation_fn") or self.sbert_ce_default_activation_function
+        named = settings.get("activation_fn") or self.sbert_ce_default_activation_function
         if named is None:
             default = "sigmoid" if count == 1 else "identity"
             return "" if self.sentence_transformers is None else default
@@ -85,9 +85,9 @@ class TaskOfFolder:
         """A remark on the task assigned to the head."""
         answer = self.task.answer
         names = label_names(answer)
-        shown = ", ".join(map(shown_name, names[:MOST_SHOWN]))
+        listed = ", ".join(map(shown_name, names[:MOST_SHOWN]))
         more = f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""
-        labels = f" with labels {shown}{more}" if names else ""
+        labels = f" with labels {listed}{more}" if names else ""
         title = "" if self.task.title == self.task.kind else f'(name="{self.task.title}")'
         return f"the head of {self.held.name} becomes the task {self.task.kind}{title}{labels}"
 
@@ -100,7 +100,7 @@ def read_task(
     path: Path, family: Family, config: HfConfig, modules: Collection[str]
 ) -> TaskOfFolder | str:
     """The task of the class that ``config.json`` names, or a note on why there is none."""
-    raw, heads, named = with_scores(path), family.tasks, named_classes(path)
+    raw, heads, named = with_scores(path), family.tasks, class_names(path)
     task_class = next((c for c in heads.classes if c.name in named), None)
     if task_class is None:
         return ""
@@ -127,7 +127,7 @@ def read_task(
         task_class.pooler == "perhaps" and task_class.own_pooler in modules
     )
     try:
-        activations = {said.get(SUMMED) for said in family.poolers.values()}
+        activations = {summary.get(SUMMED) for summary in family.poolers.values()}
         if pooled and task_class.pooler == "perhaps" and getattr(config, SUMMED) not in activations:
             raise _NoTask(SUMMED, getattr(config, SUMMED))
         for name, value in task_class.summary(pooled).items():
@@ -141,12 +141,12 @@ def read_task(
             rate = config.hidden_dropout_prob if usual is None else usual
         task = _task(task_class, settings, rate)
     except _NoTask as error:
-        setting, said = error.args
-        return f"{left} {setting} = {shown(said)}"
+        setting, stated = error.args
+        return f"{left} {setting} = {shown(stated)}"
     return TaskOfFolder(task, task_class.holding(task.title, pooled), task_class.always)
 
 
-def named_classes(path: Path) -> list[str]:
+def class_names(path: Path) -> list[str]:
     """The classes of transformers that a ``config.json`` names."""
     names = read_json(path, MAX_BYTES).get("architectures")
     return [str(name) for name in names] if isinstance(names, list) else []

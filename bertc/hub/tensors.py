@@ -44,9 +44,9 @@ def read_header(path: Path) -> dict[str, Entry]:
 def check_entry(path: Path, key: str, entry: Entry, shape: tuple[int, ...]) -> None:
     """Refuse a tensor of the wrong shape, or of a dtype other than fp32, fp16 and bf16."""
     if entry.shape != shape:
-        stored, wanted = ("x".join(map(str, one)) or "()" for one in (entry.shape, shape))
+        stored, expected = ("x".join(map(str, size)) or "()" for size in (entry.shape, shape))
         raise DataError(
-            f"{path}: {key} has shape {stored}, config.json asks for {wanted}",
+            f"{path}: {key} has shape {stored}, config.json asks for {expected}",
             help="the weights file does not match its config.json",
         )
     if entry.dtype not in FLOATS:
@@ -77,11 +77,11 @@ def name_few(names: list[str]) -> str:
     return named + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
 
 
-def read_tensors(path: Path, wanted: Mapping[str, str]) -> dict[str, Tensor]:
-    """Read tensors as fp32 under new names; ``wanted`` maps the file's keys to them."""
+def read_tensors(path: Path, names: Mapping[str, str]) -> dict[str, Tensor]:
+    """Read tensors as fp32 under new names; ``names`` maps the file's keys to them."""
     try:
         with safe_open(path, framework="pt") as file:
-            tensors = {n: file.get_tensor(key).to(torch.float32) for key, n in wanted.items()}
+            tensors = {n: file.get_tensor(key).to(torch.float32) for key, n in names.items()}
     except (SafetensorError, OSError, ValueError, RuntimeError):
         raise DataError(
             f"{path} is damaged: its tensors do not match its header", help="copy or save it again"

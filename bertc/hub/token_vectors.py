@@ -49,7 +49,7 @@ def of_tokens(
     filled = encoder.get("query_expansion") or {}
     parts = {**modules, "settings": settings, "query_expansion": filled}
     no_type = "a module Dense" * (settings.get("model_type") not in MODEL_TYPES)
-    obstacles = (no_type, *(refused(parts[name], _ONLY[name]) for name in parts))
+    obstacles = (no_type, *(refusal(parts[name], _ONLY[name]) for name in parts))
     if obstacle := next(filter(None, obstacles), ""):
         return obstacle, None, 0
     if settings["model_type"] != "ColBERT":
@@ -63,16 +63,16 @@ def of_tokens(
             "attend_to_expansion_tokens": filled.get("attend"),
             "skiplist_words": modules.get("MultiVectorMask", {}).get("skiplist_words") or [],
         }
-    said = _UNSAID | {name: value for name, value in settings.items() if value is not None}
-    fill = "attended" if said["attend_to_expansion_tokens"] else "unattended"
+    known = _UNSAID | {name: value for name, value in settings.items() if value is not None}
+    fill = "attended" if known["attend_to_expansion_tokens"] else "unattended"
     values = {
-        "width": modules["Dense"].get("out_features"), "query": said["query_length"],
-        "fill": fill if said["do_query_expansion"] else "none",
-        "skip": "punctuation" if said["skiplist_words"] else "none",
-        "query_mark": said["query_prefix"], "passage_mark": said["document_prefix"],
+        "width": modules["Dense"].get("out_features"), "query": known["query_length"],
+        "fill": fill if known["do_query_expansion"] else "none",
+        "skip": "punctuation" if known["skiplist_words"] else "none",
+        "query_mark": known["query_prefix"], "passage_mark": known["document_prefix"],
     }  # fmt: skip
     try:
-        return "", TokenVectors.model_validate(values), said["document_length"]
+        return "", TokenVectors.model_validate(values), known["document_length"]
     except ValidationError as error:
         name = str(error.errors()[0]["loc"][0])
         return f"token vectors with {name} = {shown(values[name])}", None, 0
@@ -97,7 +97,7 @@ def pylate_settings(
     return dense, settings
 
 
-def refused(settings: Mapping[str, Any], only: Mapping[str, tuple[Any, ...]]) -> str:
+def refusal(settings: Mapping[str, Any], only: Mapping[str, tuple[Any, ...]]) -> str:
     """The first setting that has none of the values that change nothing."""
     for name, value in settings.items():
         if value not in only.get(name, only.get("*", (value,))):

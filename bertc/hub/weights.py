@@ -50,15 +50,15 @@ class Stored:
     prefixes: tuple[str, str, str]
     notes: tuple[str, ...] = ()
 
-    def read(self, wanted: Mapping[str, str]) -> dict[str, Tensor]:
-        """Read tensors as fp32 under new names; ``wanted`` maps the file's keys to them."""
+    def read(self, names: Mapping[str, str]) -> dict[str, Tensor]:
+        """Read tensors as fp32 under new names; ``names`` maps the file's keys to them."""
         tensors = dict[str, Tensor]()
-        for key in wanted.keys() & self.loaded.keys():
-            tensors[wanted[key]] = self.loaded[key].to(torch.float32, copy=True).contiguous()
+        for key in names.keys() & self.loaded.keys():
+            tensors[names[key]] = self.loaded[key].to(torch.float32, copy=True).contiguous()
         refuse_no_numbers(self.path, tensors)
         for file in dict.fromkeys(self.files.values()):
-            keys = [key for key in wanted if self.files.get(key) == file]
-            tensors |= read_tensors(file, {key: wanted[key] for key in keys}) if keys else {}
+            keys = [key for key in names if self.files.get(key) == file]
+            tensors |= read_tensors(file, {key: names[key] for key in keys}) if keys else {}
         return tensors
 
     def entry(self, key: str) -> Entry:
@@ -69,7 +69,7 @@ class Stored:
         """Names of modules that have a tensor."""
         return {key.rpartition(".")[0] for key in self.stored}
 
-    def left(self, family: Family, placed: Collection[str]) -> list[str]:
+    def find_unread(self, family: Family, placed: Collection[str]) -> list[str]:
         """Keys that the network does not read: of heads that it has not, and some of the layout."""
         return [
             key
@@ -84,9 +84,9 @@ def open_layout(folder: Path, family: Family) -> Stored:
     path, parts = _files(folder)
     header, files, loaded, notes = _together(parts)
     first, stored = prefixes(family, header), dict[str, str]()
-    others = {f"{layout.prefix}." for layout in families.FAMILIES}
-    others -= {"bert.", "model.", "transformer.", first[2]}
-    if any(first[0].endswith(other) for other in others):
+    foreign = {f"{layout.prefix}." for layout in families.FAMILIES}
+    foreign -= {"bert.", "model.", "transformer.", first[2]}
+    if any(first[0].endswith(prefix) for prefix in foreign):
         raise DataError(
             f"{path}: {first[0]}{family.names['encoder.embeddings.token']}.weight is no "
             f"name of the {family.title} layout",
@@ -125,8 +125,8 @@ def _files(folder: Path) -> tuple[Path, list[Path]]:
             return index, _parts(index)
     if checkpoint := _checkpoint_in(folder):
         return checkpoint, [checkpoint]
-    there = listed(sorted(path.name for path in folder.iterdir()))
-    help = f"name a folder that has one, or rename weights of PyTorch; there are {there}"
+    names = listed(sorted(path.name for path in folder.iterdir()))
+    help = f"name a folder that has one, or rename weights of PyTorch; there are {names}"
     raise MissingInputError(f"{folder} has no {SAFE} and no {PICKLED}", help)
 
 
@@ -249,5 +249,5 @@ def _progress_of(content: Mapping[str, Any]) -> tuple[str, ...]:
     time = state.get("timestamp") if isinstance(state, Mapping) else None
     time = time.get("Timestamp", time) if isinstance(time, Mapping) else {}
     counts = [(name, time.get(unit)) for unit, name in (("batch", "batches"), ("token", "tokens"))]
-    said = [f"{count:,} {name}" for name, count in counts if isinstance(count, int) and count]
-    return (f"its training was at {' and '.join(said)}; the moments stay behind",) if said else ()
+    done = [f"{count:,} {name}" for name, count in counts if isinstance(count, int) and count]
+    return (f"its training was at {' and '.join(done)}; the moments stay behind",) if done else ()

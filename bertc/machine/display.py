@@ -103,7 +103,7 @@ class Plain(Display):
         if self._training:
             self._last -= PLAIN_SECONDS - SILENT_SECONDS
         else:
-            self._say(f"{task} ...")
+            self.note(f"{task} ...")
 
     def advance(self, amount: int) -> None:
         """Print the share done and the time left, every 30 seconds."""
@@ -111,15 +111,15 @@ class Plain(Display):
         if self._due():
             rate = self._done / max(1e-9, time.monotonic() - self._began)
             remaining = max(0, self._total - self._done) / max(1e-9, rate)
-            of = f" of {self._total:,}, {clock_text(remaining)} left" if self._total else ""
-            self._say(f"{self._task}: {self._done:,} {self._unit}{of}, {rate:,.0f}/s")
+            goal = f" of {self._total:,}, {clock_text(remaining)} left" if self._total else ""
+            self.note(f"{self._task}: {self._done:,} {self._unit}{goal}, {rate:,.0f}/s")
 
     def end(self) -> None:
         """Restore the rhythm of the lines about steps; the first step is printed at once."""
         self._last = self._stepped
 
     def note(self, message: str) -> None:
-        self._say(message)
+        self._console.print(for_terminal(message), markup=False, soft_wrap=True)
 
     def step(self, standing: Callable[[], Standing]) -> None:
         """Print the progress of the run, every 30 seconds."""
@@ -128,7 +128,7 @@ class Plain(Display):
             now = standing()
             time_left = "" if now.seconds_left is None else f", {clock_text(now.seconds_left)} left"
             step = f"step {now.step:,}/{now.steps:,} ({now.stage})"
-            self._say(f"{step}: loss {now.loss:.3f}, {_figures(now)}{time_left}")
+            self.note(f"{step}: loss {now.loss:.3f}, {_figures(now)}{time_left}")
             self._stepped = self._last
 
     def _due(self) -> bool:
@@ -136,9 +136,6 @@ class Plain(Display):
             return False
         self._last = time.monotonic()
         return True
-
-    def _say(self, text: str) -> None:
-        self._console.print(for_terminal(text), markup=False, soft_wrap=True)
 
 
 class _Left(progress.TimeRemainingColumn):

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ import torch
 
 from bertc.base.cores import GROUPS, available_cores, system_text
 from bertc.base.diagnostics import MachineError
-from bertc.cost import Device, Estimate, estimate, largest_microbatches, layout_on
+from bertc.cost import Device, largest_microbatches, layout_on
 from bertc.cost.machines.accelerators import LAUNCH_SECONDS, PRODUCTS_OF_A_STEP, accelerator_called
 from bertc.cost.machines.calibration import cpu_info
 from bertc.cost.machines.devices import this_cpu
@@ -26,7 +26,7 @@ from bertc.cost.planning.world import ALONE, World
 from bertc.ir.program.resolved import Resolved, Run
 from bertc.model.native import missing
 
-ONE_ORDER = "TORCHINDUCTOR_DETERMINISTIC"
+COMPILER, ONE_ORDER = "torch._inductor.config", "TORCHINDUCTOR_DETERMINISTIC"
 SUMS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "MKL_CBWR": "AUTO", ONE_ORDER: "1"}
 """Environment variables that make sums deterministic, read when the libraries are first used.
 
@@ -46,14 +46,14 @@ fraction of a measured rate than of a published one.
 """
 
 
-def detect(wanted: str = "auto", processes: int = 1) -> Machine:
-    """Detect the device for a run: CUDA if there is one, unless ``wanted`` names another.
+def detect(device: str = "auto", processes: int = 1) -> Machine:
+    """Detect the device for a run: CUDA if there is one, unless ``device`` names another.
 
     ``memory_bytes`` is the free memory of the device; ``processes`` of this machine share its main
     memory.
     """
     cores = available_cores()
-    if wanted in ("auto", "cuda") and torch.cuda.is_available():
+    if device in ("auto", "cuda") and torch.cuda.is_available():
         name, (free, _) = torch.cuda.get_device_name(), torch.cuda.mem_get_info()
         return Machine(
             device="cuda", name=name, memory_bytes=free,
@@ -67,12 +67,6 @@ def detect(wanted: str = "auto", processes: int = 1) -> Machine:
         fast_bf16=fast_bf16, loops_bf16=cpu.loops_bf16, cores=cores,
         without_kernels=missing("bf16" if fast_bf16 else "fp32"),
     )  # fmt: skip
-
-
-def cost_on(machine: Machine, resolved: Resolved, lengths: Sequence[int], world: World) -> Estimate:
-    """Estimate a run on this machine; an unknown GPU is measured first."""
-    device = device_here(machine, world.per_host)
-    return estimate(resolved, device, devices=world.size, lengths=lengths)
 
 
 def _processor() -> str:
@@ -97,9 +91,9 @@ def _free_memory_bytes() -> int:
     return free
 
 
-def refuse_too_few_devices(wanted: str, processes: int) -> None:
+def refuse_too_few_devices(device: str, processes: int) -> None:
     """Refuse more processes on a machine than it has GPUs, unless the run is on the CPU."""
-    if wanted == "cpu" or processes == 1 or not torch.cuda.is_available():
+    if device == "cpu" or processes == 1 or not torch.cuda.is_available():
         return
     devices = torch.cuda.device_count()
     if processes > devices:
@@ -166,7 +160,7 @@ def _deterministic_libraries() -> Iterator[None]:
     os.environ.update((name, SUMS[name]) for name in unset)
     # torch.use_deterministic_algorithms would load the compiler, which takes longer than the rest
     # of a run's start.
-    compiler = _load_compiler()
+    compiler: Any = sys.modules.get(COMPILER)
     ordered = compiler.deterministic if compiler else ONE_ORDER not in unset
     if compiler:
         compiler.deterministic = os.environ[ONE_ORDER] == "1"
@@ -175,12 +169,9 @@ def _deterministic_libraries() -> Iterator[None]:
     finally:
         for name in unset:
             del os.environ[name]
-        if compiler := _load_compiler():
+        compiler = sys.modules.get(COMPILER)
+        if compiler:
             compiler.deterministic = ordered
-
-
-def _load_compiler() -> Any:
-    return sys.modules.get("torch._inductor.config")
 
 
 @contextmanager
@@ -232,16 +223,15 @@ def _single_draws() -> AbstractContextManager[object]:
 
 
 def device_here(machine: Machine, processes: int = 1) -> Device:
-    """The figures of the device of a run, for one of ``processes`` on this machine."""
+    """The figures of a run's device, for one of ``processes``; an unknown GPU is measured."""
     if machine.device == "cpu":
         return this_cpu(processes)
-    known = accelerator_called(machine.name)
-    if known:
+    if known := accelerator_called(machine.name):
         return replace(known, memory_bytes=machine.memory_bytes)
-    return measured(machine)
+    return measure_device(machine)
 
 
-def measured(machine: Machine) -> Device:
+def measure_device(machine: Machine) -> Device:
     """Measure matmul and copy rates of the GPU."""
     device = torch.device(machine.device)
     fp32 = matmul_flops_per_second(device, torch.float32)

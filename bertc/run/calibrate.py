@@ -55,7 +55,7 @@ class Sizes:
         self.others = (1 << 26) // scale  # more than most caches hold
 
 
-def calibrated(threads: tuple[int, ...], sizes: Sizes) -> Calibration:
+def measure_rates(threads: tuple[int, ...], sizes: Sizes) -> Calibration:
     """Rates of this machine for each number of threads, of which torch keeps the last."""
     by_threads: dict[int, Rates] = {}
     with keep_freed_memory():
@@ -90,10 +90,10 @@ def _rates(sizes: Sizes) -> Rates:
 class _Timer:
     """``others``: elements read before each call, so that its inputs lie in main memory alone."""
 
-    def __init__(self, others: int = 0) -> None:
+    def __init__(self, flushed: int = 0) -> None:
         # Other work disturbs the processor time of one thread less than the clock on the wall.
         self._clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
-        self._others = torch.zeros(others)
+        self._others = torch.zeros(flushed)
 
     def best(self, function: Callable[[], object]) -> float:
         """Seconds of the quickest of several calls after a first one, fewer of slow ones."""
@@ -124,10 +124,10 @@ def _products(timer: _Timer, sizes: Sizes, dtype: torch.dtype) -> tuple[Point, .
     pair = (sizes.rows // 2, sizes.widths[-1], NARROW // 2)
     points = []
     for rows, inner, columns in (*layers, *heads, pair):
-        inputs = [_random(dtype, *of) for of in ((rows, inner), (columns, inner), (columns,))]
+        inputs = [_random(dtype, *shape) for shape in ((rows, inner), (columns, inner), (columns,))]
         seconds = timer.both_ways(partial(F.linear, *inputs), *inputs)
-        at = min(inner, columns), max(inner, columns)
-        points.append(Point(at=at, rate=6 * rows * inner * columns / seconds))
+        widths = min(inner, columns), max(inner, columns)
+        points.append(Point(at=widths, rate=6 * rows * inner * columns / seconds))
     return tuple(points)
 
 
@@ -158,10 +158,10 @@ def _elements(timer: _Timer, sizes: Sizes, dtype: torch.dtype) -> dict[str, floa
         "add": timer.both_ways(lambda: x + y, x),
     }
     # As the layers do it, behind a product, whose time is taken off.
-    alone = timer.both_ways(lambda: linear(narrow), narrow)
+    product = timer.both_ways(lambda: linear(narrow), narrow)
     for kind in get_args(Activation):
         activation = partial(activated, kind, linear, narrow)
-        seconds[kind] = timer.both_ways(activation, narrow, part=alone)
+        seconds[kind] = timer.both_ways(activation, narrow, part=product)
     by_kind = {name: rows * width / spent for name, spent in seconds.items()}
     values, ids = _random(torch.float32, sizes.vocab, width // 4), torch.randint(0, rows, (rows,))
     spent = timer.both_ways(lambda: F.embedding(ids, values), values)
@@ -170,8 +170,8 @@ def _elements(timer: _Timer, sizes: Sizes, dtype: torch.dtype) -> dict[str, floa
     rows, vocab = sizes.predicted, sizes.vocab
     x, values = _random(dtype, rows, NARROW), _random(dtype, vocab, NARROW)
     bias, targets = torch.zeros(vocab), torch.randint(0, vocab, (rows,))
-    alone = timer.both_ways(lambda: F.linear(x, values), x, values)
-    spent = timer.both_ways(lambda: vocabulary_loss(x, values, bias, targets)[0], x, part=alone)
+    product = timer.both_ways(lambda: F.linear(x, values), x, values)
+    spent = timer.both_ways(lambda: vocabulary_loss(x, values, bias, targets)[0], x, part=product)
     return by_kind | {"loss": rows * vocab / spent}
 
 

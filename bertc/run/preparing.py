@@ -34,22 +34,22 @@ def prepare_text(
             work = begin_preparing(
                 resolved, place, cache, progress, command, skip_damaged=skip_damaged
             )
-            nth, of = part or (1, 1)
-            names = work.plan.parts[nth - 1 :: of]
+            nth, shares = part or (1, 1)
+            names = work.plan.parts[nth - 1 :: shares]
             make_parts(work, names, progress, workers)
         except DataError as error:
             if error.lines:  # of inputs
                 error.help += "; --skip-damaged leaves out the rest of such files"
             raise
     if part is None:
-        return finished(to)
+        return finish_text(to)
     if not names:
         count = several(len(work.plan.parts), "part")
-        return f"{to}: share {nth} of {of}: the text has {count}, so this share has none"
-    return f"{to}: share {nth} of {of}, {several(len(names), 'part')}, is prepared"
+        return f"{to}: share {nth} of {shares}: the text has {count}, so this share has none"
+    return f"{to}: share {nth} of {shares}, {several(len(names), 'part')}, is prepared"
 
 
-def finished(to: str) -> str:
+def finish_text(to: str) -> str:
     """Write the manifest of text whose parts are all there; return a line about it."""
     with watching(GO_ON) as progress:
         corpus = finish_preparing(FolderAt(to), progress)

@@ -7,7 +7,7 @@ Axes: b batch, s sequence, k predictions of a row.
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
@@ -26,6 +26,7 @@ from bertc.hub.families import family_for
 from bertc.hub.families.config import Wordless
 from bertc.hub.families.family import Family, Obstacle, transformer
 from bertc.hub.networks import alone
+from bertc.ir.network.body import first_position
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.network import Network
 from bertc.ir.program.reading import split_rows
@@ -41,7 +42,7 @@ from bertc.machine import machine
 from bertc.machine.machine import detect, dtype_of, kernels, make_plan
 from bertc.machine.memory import begin_peak, keep_freed_memory, peak_beyond
 from bertc.model import build
-from bertc.run.beginning.synthetic import RandomText, first_step, unlearned, unlearned_vocab
+from bertc.run.beginning.synthetic import RandomText, first_step, uniform_vocab
 
 IGNORED = -100
 """The label of a position that is not predicted (torch's cross entropy)."""
@@ -66,7 +67,9 @@ class Counterpart:
 
 def counterpart(program: Resolved, rows: int) -> Counterpart:
     """The counterpart of a program, with micro-batches of ``rows`` examples of random tokens."""
-    stage, vocabulary = program.stages[0], unlearned(program)
+    stage = program.stages[0]
+    # RoBERTa's positions start after the padding id (fairseq, LearnedPositionalEmbedding).
+    vocabulary = Wordless(max(0, first_position(program.encoder) - 1))
     family = family_for(alone(program), vocabulary.pad)
     if isinstance(family, Obstacle):
         raise DataError(f"transformers has no model of this spec: {family}", help=OTHERWISE)
@@ -75,11 +78,11 @@ def counterpart(program: Resolved, rows: int) -> Counterpart:
     if len(split_rows(stage)) > 1:
         raise DataError("transformers reads a batch in one direction alone", help=OTHERWISE)
     networks = stage.networks()
-    models = tuple(_described(family, vocabulary, network) for network in networks)
+    models = tuple(_describe(family, vocabulary, network) for network in networks)
     tied = networks[0].ties if networks[1:] else ()
     of_all = any(tie.covers("embeddings.norm.weight") for tie in tied)
     encoder, cpu, key = transformer(program), torch.device("cpu"), mask_key(program.run.seed)
-    text, vocab = RandomText(stage, encoder.vocab_size), unlearned_vocab(encoder.vocab_size, cpu)
+    text, vocab = RandomText(stage, encoder.vocab_size), uniform_vocab(encoder.vocab_size, cpu)
     masked = (
         corrupt(stage, part, vocab, key) for part in split(to_inputs(text.train(0), cpu), rows)
     )
@@ -91,7 +94,7 @@ def counterpart(program: Resolved, rows: int) -> Counterpart:
     )
 
 
-def _described(family: Family, vocabulary: Wordless, model: Network) -> tuple[str, dict[str, Any]]:
+def _describe(family: Family, vocabulary: Wordless, model: Network) -> tuple[str, dict[str, Any]]:
     """The class for a network's objectives, and its settings."""
     kinds, body = {term.objective.kind for term in model.terms}, model.body
     chosen = family.class_for(frozenset(kinds | ({"pooler"} if body.pooler else set())))
@@ -179,11 +182,9 @@ class Stepper:
         """The figures of its device, as estimates use them."""
         return machine.device_here(self.machine)
 
-    @contextmanager
-    def turn(self) -> Iterator[None]:
+    def turn(self) -> AbstractContextManager[None]:
         """Surround steps by what a run sets: the kernels that it may use."""
-        with kernels(self.program.run, self.plan.device):
-            yield
+        return kernels(self.program.run, self.plan.device)
 
     @contextmanager
     def open(self) -> Iterator[Step]:
@@ -246,14 +247,10 @@ class Gauge:
         return peak_beyond(self._device, self._before)
 
     @property
-    def graphs(self) -> int:
-        """The graphs that were compiled since the beginning."""
-        return graphs_so_far()[0] - self._graphs[0]
-
-    @property
-    def graph_breaks(self) -> int:
-        """The breaks between graphs since the beginning."""
-        return graphs_so_far()[1] - self._graphs[1]
+    def graphs(self) -> tuple[int, int]:
+        """The graphs that were compiled since the beginning, and the breaks between them."""
+        (graphs, breaks), (graphs_before, breaks_before) = graphs_so_far(), self._graphs
+        return graphs - graphs_before, breaks - breaks_before
 
 
 def graphs_so_far() -> tuple[int, int]:

@@ -76,9 +76,9 @@ def _parquet(path: Path, parts: Iterable[list[AnswerRow]]) -> None:
             with as_data_error(*failed):
                 if writer is None:
                     schema = pyarrow.Table.from_pylist(rows).schema
-                    for at, field in enumerate(schema):
+                    for number, field in enumerate(schema):
                         if pyarrow.types.is_null(field.type):
-                            schema = schema.set(at, field.with_type(pyarrow.string()))
+                            schema = schema.set(number, field.with_type(pyarrow.string()))
                     writer = parquet.ParquetWriter(path, schema)
                 writer.write_table(pyarrow.Table.from_pylist(rows, schema=writer.schema))
     finally:

@@ -25,7 +25,7 @@ from bertc.ir.program.stage import TaskStage
 from bertc.lang.files import OVERRIDE
 from bertc.run.models import runs
 from bertc.run.models.loading import newest_step
-from bertc.run.records.calibration import calibrated
+from bertc.run.records.calibration import divide_by_temperatures
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.results import values_of
 from bertc.text.vocab.vocabulary import vocabulary_of
@@ -55,7 +55,7 @@ def export_with_card(
     if code or (isinstance(fits, Obstacle) and not pooling):
         from bertc.use.source.code_folder import export_code
 
-        tensors, fitted = calibrated(run, resolved, tensors)
+        tensors, fitted = divide_by_temperatures(run, resolved, tensors)
         exported = export_code(resolved, tensors, words, to)
         exported = replace(exported, notes=(*exported.notes, *fitted))
     else:
@@ -77,8 +77,8 @@ def revisions(run: Path, named: str, branch: bool) -> dict[str, int]:
         return {"main": 0, **known} if named == "all" else {named: known[named]}
     if named == "main" or branch and named != "all" and not named.startswith("chck_"):
         return {named: 0}
-    there = f"its revisions are {listed(known)}" if known else "save_at=[1M words] saves one"
-    raise MissingInputError(f"{run} has no checkpoint for --revision {named}", help=there)
+    names = f"its revisions are {listed(known)}" if known else "save_at=[1M words] saves one"
+    raise MissingInputError(f"{run} has no checkpoint for --revision {named}", help=names)
 
 
 def export_adapter_with_card(run: Path, to: Path) -> Exported:
@@ -159,7 +159,7 @@ def _body(
 
 def _training(folder: RunFolder, resolved: Resolved, step: int, texts: list[str]) -> Iterator[str]:
     """The text, the settings and the scores of the weights after a step."""
-    resolved = folder.counted(resolved)
+    resolved = folder.fix_steps(resolved)
     lines = [line for line in folder.read_metrics() if line["step"] <= step]
     tokens = max((line.get("tokens", 0) for line in lines), default=0)
     yield f"## Training, {step:,} of {several(resolved.steps, 'step')}"

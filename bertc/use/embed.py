@@ -17,7 +17,7 @@ from bertc.base.storage.paths import is_file, is_folder, user_path
 from bertc.ir.learning.vector_task import TextKind
 from bertc.ir.program.settings import RunPrecision
 from bertc.machine.display import choose
-from bertc.run.models.loading import load, placed
+from bertc.run.models.loading import load, place_on_device
 from bertc.run.models.vectors import Embedded, embed, likeness
 from bertc.tasks.layouts.related import read_texts
 from bertc.tasks.layouts.table import DataPart, rows_of
@@ -61,7 +61,7 @@ def embed_file(
     if not rows:
         raise DataError(f"{file} has no texts", help="one text a line, or a table")
     model = load(run)
-    placed(model, device, precision)
+    place_on_device(model, device, precision)
     embedding = partial(embed, model, run, pooling=pooling, normalise=normalise, width=width)
     with closing(choose(quiet)) as display:
         kind: TextKind | None = "document" if near and not prompt else None
@@ -71,8 +71,8 @@ def embed_file(
         return rows, embedded, []
     ((scores_n,),) = likeness(model, run, embedding([near], kind="query"), embedded)
     best = scores_n.argsort(descending=True, stable=True).tolist()
-    scored = ({"score": round(float(scores_n[at]), 6), **rows[at]._asdict()}
-              for at in best if texts[at].strip())  # fmt: skip
+    scored = ({"score": round(float(scores_n[number]), 6), **rows[number]._asdict()}
+              for number in best if texts[number].strip())  # fmt: skip
     return rows, embedded, [*islice(scored, top)]
 
 
@@ -109,10 +109,10 @@ def write_vectors(texts: Sequence[str], embedded: Embedded, to: Path) -> None:
         from pyarrow.parquet import write_table
 
         width = vectors.shape[-1]
-        there = vectors.any(-1) if vectors.ndim == 3 else np.ones(len(vectors), np.bool_)
-        lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors[there].reshape(-1)), width)
+        is_token = vectors.any(-1) if vectors.ndim == 3 else np.ones(len(vectors), np.bool_)
+        lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors[is_token].reshape(-1)), width)
         if vectors.ndim == 3:  # a list of the tokens that are there
-            begins = np.cumsum([0, *there.sum(1)], dtype=np.int32)
+            begins = np.cumsum([0, *is_token.sum(1)], dtype=np.int32)
             lists = pa.ListArray.from_arrays(pa.array(begins), lists)
         write_table(pa.table({"text": pa.array(texts, pa.string()), "vector": lists}), stream)
     durable.replace(to, stream.getvalue())

@@ -66,10 +66,10 @@ def fill(run: Path, text: str, top: int = 5, language: str = "") -> Filled:
     """Predict the masks of ``text``, written [MASK] or as the run's tokenizer spells its mask."""
     model = load(run)
     vocabulary = vocabulary_of(run, model.resolved.encoder.vocab_size)
-    return filled(model, vocabulary, text, top, language)
+    return fill_in(model, vocabulary, text, top, language)
 
 
-def filled(model: Model, vocab: Vocabulary, text: str, top: int = 5, language: str = "") -> Filled:
+def fill_in(model: Model, vocab: Vocabulary, text: str, top: int = 5, language: str = "") -> Filled:
     """Predict masks with a loaded model; otherwise as ``fill``."""
     if not isinstance(text, str):
         raise TypeError(f'text is a {type(text).__name__}: a str expected, fill("a [MASK]")')
@@ -116,8 +116,7 @@ def _encode(vocabulary: Vocabulary, text: str) -> tuple[list[int], list[int]]:
     # A leading space is part of the next word, so a space before a mask is replaced with it.
     joined = mask.join([*(part.rstrip() for part in before), last])
     ids = _ids(vocabulary, joined)
-    places = [place for place, token in enumerate(ids) if token == vocabulary.mask]
-    return ids, places
+    return ids, [place for place, token in enumerate(ids) if token == vocabulary.mask]
 
 
 def _beginning(vocabulary: Vocabulary, text: str) -> list[int]:

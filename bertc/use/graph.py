@@ -133,12 +133,10 @@ def scores(
 def _output(term: Objective) -> Output:
     if isinstance(term, Task):
         match term.answer:
-            case answer.Labels(names=names) | answer.Several(names=names):
-                return Output(term.title, ("batch", "label"), names)
-            case answer.Score(names=names) if len(names) > 1:
-                return Output(term.title, ("batch", "label"), names)
-            case answer.Score() | answer.Choice():
+            case answer.Choice() | answer.Score(names=() | (_,)):
                 return Output(term.title, ("batch",))
+            case answer.Labels() | answer.Several() | answer.Score():
+                return Output(term.title, ("batch", "label"), term.answer.names)
             case answer.Tags(names=names):
                 return Output(term.title, ("batch", "length", "tag"), names)
             case answer.Span():

@@ -35,7 +35,7 @@ def read_order(
     """
     folder = RunFolder(run)
     resolved = folder.read_resolved()
-    steps = folder.counted(resolved).steps
+    steps = folder.fix_steps(resolved).steps
     if not 0 <= first < end <= steps:
         raise UsageError(
             f"the run has steps 0 to {steps - 1:,}, not {first:,} up to {end:,}",

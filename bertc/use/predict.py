@@ -18,7 +18,7 @@ from bertc.model import Model
 from bertc.run.evaluation.answers import Answers
 from bertc.run.evaluation.task_inference import answer
 from bertc.run.evaluation.task_lookup import columns_told, task_of
-from bertc.run.models.loading import load, placed
+from bertc.run.models.loading import load, place_on_device
 from bertc.run.records.calibration import fit_of_head
 from bertc.tasks.examples.encode import encode
 from bertc.tasks.examples.task import TaskSet
@@ -90,10 +90,10 @@ class Predicted:
     def rows(self, columns: Iterator[Cells] | None = None) -> list[Cells]:
         """A row for each example: columns of its file, else its own texts, then the answer."""
         rows = []
-        for read, said in zip(self.examples, self.each(), strict=True):
+        for read, predicted in zip(self.examples, self.each(), strict=True):
             cells = _texts(self.task, read) if columns is None else next(columns)
-            row = {f"{n}_in_file" if n in said else n: cell for n, cell in cells.items()}
-            rows.append({**row, "id": read.key, **said})
+            row = {f"{n}_in_file" if n in predicted else n: cell for n, cell in cells.items()}
+            rows.append({**row, "id": read.key, **predicted})
         return rows
 
     def each(self) -> Iterator[dict[str, Any]]:
@@ -105,12 +105,10 @@ class Predicted:
         if self.answers.probabilities:
             likely = [round(value, 6) for value in self.answers.probabilities[number]]
         match kind:
-            case kinds.Labels():
+            case kinds.Labels() | kinds.Several():
                 parts = dict(zip(kind.names, likely, strict=True))
-                return {"label": prediction, "probabilities": parts}
-            case kinds.Several():
-                parts = dict(zip(kind.names, likely, strict=True))
-                return {"labels": prediction, "probabilities": parts}
+                key = "labels" if isinstance(kind, kinds.Several) else "label"
+                return {key: prediction, "probabilities": parts}
             case kinds.Score(names=names) if isinstance(prediction, tuple):
                 return {"scores": dict(zip(names, prediction, strict=True))}
             case kinds.Score():
@@ -133,7 +131,7 @@ ROWS_OF_A_PART = 8192
 """Rows of a file that are held and answered at once."""
 
 
-def predicted_parts(
+def predict_parts(
     run: Path,
     file: Path,
     task: str = "",
@@ -147,7 +145,7 @@ def predicted_parts(
     stage, chosen = task_of(model.resolved, task)
     examples = examples_of(of_any_number(chosen), DataPart(file, labelled=False))
     vocabulary = vocabulary_of(run, stage.encoder.vocab_size)
-    placed(model, device)
+    place_on_device(model, device)
     fit = fit_of_head(run, model, chosen.title)
     with closing(choose(quiet)) as display:
         while True:
@@ -155,7 +153,7 @@ def predicted_parts(
                 part = [*islice(examples, rows)]
             if not part:
                 return
-            yield answered(model, stage, chosen, part, vocabulary, display, fit)
+            yield answer_examples(model, stage, chosen, part, vocabulary, display, fit)
 
 
 def write_answers(
@@ -184,7 +182,7 @@ def write_answers(
     return "\n".join([f"{title}: {several(count, 'row')} in {seconds:.1f} s{speed}", *notes])
 
 
-def answered(
+def answer_examples(
     model: Model,
     stage: Stage,
     task: AnyTask,
@@ -203,11 +201,11 @@ def answered(
     )
     answers = answer(model, stage, task_set, examples, rows, pad, progress=progress, fit=fit)
     progress.end()
-    said = "by the temperature and thresholds that bertc eval fitted on dev"
+    rule = "by the temperature and thresholds that bertc eval fitted on dev"
     if fit == NO_FIT:
         several_labels = isinstance(task.answer, kinds.Several)
-        said = "by thresholds of 0.5: bertc eval RUN fits them on dev" if several_labels else ""
-    notes = (*filter(None, [said]), *notes_on_cuts(task, rows, len(examples), "", stage.seq))
+        rule = "by thresholds of 0.5: bertc eval RUN fits them on dev" if several_labels else ""
+    notes = (*filter(None, [rule]), *notes_on_cuts(task, rows, len(examples), "", stage.seq))
     return Predicted(task, examples, answers, notes, time.perf_counter() - started)
 
 

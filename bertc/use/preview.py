@@ -66,27 +66,27 @@ def preview(
         else:
             judges = word_networks.TrainedNetworks(resolved.run.device)
             corpus = prepare(resolved, where, watched, judges)
-    shown = resolved.stages if step is None else (resolved.stage_at(step),)
-    parts = [LEGEND] if any(isinstance(stage, TextStage) for stage in shown) else []
-    for stage in shown:
+    stages = resolved.stages if step is None else (resolved.stage_at(step),)
+    parts = [LEGEND] if any(isinstance(stage, TextStage) for stage in stages) else []
+    for stage in stages:
         data = corpus.stages[resolved.stages.index(stage)]
-        at = 0 if step is None else stage.first_batch + step - stage.first_step
+        nth = 0 if step is None else stage.first_batch + step - stage.first_step
         if isinstance(data, TaskData):
             parts.append(f"stage {stage.name}: {several(stage.batch, 'example')} a step")
-            parts += _examples(data, examples, None if step is None else at)
+            parts += _examples(data, examples, None if step is None else nth)
         else:
             parts.append(f"stage {stage.name}: {stage.format.kind}, rows of {stage.seq} tokens")
-            parts += _rows(resolved, stage, data, slice(0, examples), at, BOLD if color else SAME)
+            parts += _rows(resolved, stage, data, slice(0, examples), nth, BOLD if color else SAME)
     return "\n\n".join(parts)
 
 
 def _rows(
-    resolved: Resolved, stage: Stage, data: TextData, rows: slice, at: int, style: str
+    resolved: Resolved, stage: Stage, data: TextData, rows: slice, step: int, style: str
 ) -> list[str]:
     """Rows of a batch of text, as the model reads them in training."""
-    device, batch = torch.device("cpu"), data.train(at, rows)
+    device, batch = torch.device("cpu"), data.train(step, rows)
     vocab, inputs = vocab_tensors(data.vocabulary, device), to_inputs(batch, device)
-    tongues = [held_out.named(resolved.languages, *pair) for pair in batch.languages.tolist()]
+    tongues = [held_out.language_of(resolved.languages, *pair) for pair in batch.languages.tolist()]
     titles = [
         escaped(f"row {number}" + (f" ({name})" if resolved.languages else ""))
         for number, name in enumerate(tongues)
@@ -95,7 +95,7 @@ def _rows(
     texts = {}
     for direction, numbers in zip(split_rows(stage), of_directions, strict=True):
         micro_batch = corrupt(
-            direction, inputs, vocab, mask_key(resolved.run.seed), part_over(stage, at)
+            direction, inputs, vocab, mask_key(resolved.run.seed), part_over(stage, step)
         )
         for row in numbers:
             drawn = direction, data.vocabulary, micro_batch, batch, row, style
@@ -103,17 +103,17 @@ def _rows(
     return [texts[row] for row in sorted(texts)]
 
 
-def _examples(data: TaskData, examples: int, at: int | None) -> list[str]:
-    """Rows of the first batch of every task, or of batch ``at``, with the correct answers."""
-    shown, rows_shown = [], slice(0, examples)
+def _examples(data: TaskData, examples: int, step: int | None) -> list[str]:
+    """Rows of the first batch of every task, or of that of a step, with the correct answers."""
+    texts, rows_shown = [], slice(0, examples)
     firsts = [replace(data, sets=(task_set,)).drawn(0, rows_shown) for task_set in data.sets]
-    for task_set, chosen in firsts if at is None else [data.drawn(at, rows_shown)]:
+    for task_set, chosen in firsts if step is None else [data.drawn(step, rows_shown)]:
         (rows,) = cut(
             task_set.train.lengths, chosen, task_set.rows_an_example, len(task_set.train.owners)
         )
         batch = gather(task_set.task, task_set.train, rows, data.vocabulary.pad)
-        shown += [_example(data.vocabulary, task_set, batch, row) for row in range(len(rows))]
-    return shown
+        texts += [_example(data.vocabulary, task_set, batch, row) for row in range(len(rows))]
+    return texts
 
 
 def _example(vocabulary: Vocabulary, task_set: TaskSet, batch: TaskBatch, row: int) -> str:
@@ -133,7 +133,7 @@ def _example(vocabulary: Vocabulary, task_set: TaskSet, batch: TaskBatch, row: i
             right = "this choice" if row % most == targets[0] else "another choice"
         case Tags(names=names):
             words = zip(batch.positions[row], targets, batch.weights[row] > 0, strict=True)
-            right = _tagged(vocabulary, ids, {at: names[tag] for at, tag, ask in words if ask})
+            right = _tagged(vocabulary, ids, {p: names[tag] for p, tag, ask in words if ask})
         case Span():
             ((first, last),) = targets
             right = " ".join(tokens[first : last + 1]) if first else "no answer in this window"
@@ -142,22 +142,22 @@ def _example(vocabulary: Vocabulary, task_set: TaskSet, batch: TaskBatch, row: i
             right += f", score {batch.targets[row, 0]:g}" if scored else ""
         case unreachable:
             assert_never(unreachable)
-    shown = (f"{batch.task}: {' '.join(tokens)}", f"label: {right}")
-    return "\n".join(textwrap.fill(escaped(line), WIDTH) for line in shown)
+    lines = (f"{batch.task}: {' '.join(tokens)}", f"label: {right}")
+    return "\n".join(textwrap.fill(escaped(line), WIDTH) for line in lines)
 
 
 def _tagged(vocabulary: Vocabulary, ids: list[int], tags: dict[int, str]) -> str:
     """The words of a row, each with the tag of its first token."""
-    shown = []
-    for at, after in pairwise([*sorted(tags), len(ids)]):
+    words = []
+    for place, after in pairwise([*sorted(tags), len(ids)]):
         token_ids = [
             token_id
-            for token_id in ids[at:after]
+            for token_id in ids[place:after]
             if token_id == vocabulary.unk or not vocabulary.special[token_id]
         ]
         word = vocabulary.tokenizer.decode(token_ids, skip_special_tokens=False).strip()
-        shown.append(f"{word}/{tags[at]}")
-    return " ".join(shown)
+        words.append(f"{word}/{tags[place]}")
+    return " ".join(words)
 
 
 def _row_text(
@@ -177,20 +177,20 @@ def _row_text(
         micro_batch.originals[row].tolist(), vocabulary.mask, vocabulary.readable,
     )  # fmt: skip
     terms = [(tensors_of(t.objective), micro_batch.terms[t.name]) for t in stage.objective]
-    beside: dict[int, str] = {}
+    marks: dict[int, str] = {}
     for tensors, targets in terms:
-        for at, turn in tensors.turns(targets, micro_batch, row).items():
-            beside[at] = style.format(f"«{turn}→{view.token(view.seen[at])}»")
-        for at in tensors.marks(targets, row):
-            both = f"«{view.token(view.seen[at])}→{view.token(view.original[at])}»"
-            beside[at] = style.format(both)
+        for place, turn in tensors.turns(targets, micro_batch, row).items():
+            marks[place] = style.format(f"«{turn}→{view.token(view.seen[place])}»")
+        for place in tensors.marks(targets, row):
+            both = f"«{view.token(view.seen[place])}→{view.token(view.original[place])}»"
+            marks[place] = style.format(both)
     starts = [start for start in batch.starts[row].tolist() if start < stage.seq]
     backward = ", read from its end to its beginning" if batch.backward[row] else ""
     packed = f", {several(len(starts), 'example')}" if stage.pack else ""
     lines = [f"{title}, {view.length} tokens{packed}{backward}"]
     segments = batch.segment_ids[row].tolist()
     for nth, (start, end) in enumerate(pairwise([*starts, view.length])):
-        lines += _paragraphs(view, segments, range(start, end), beside)
+        lines += _paragraphs(view, segments, range(start, end), marks)
         for tensors, targets in terms:
             explained = tensors.explain_example(targets, row, nth)
             lines += [_indent(f"  {name}: ", text) for name, text in explained]
@@ -202,9 +202,9 @@ def _row_text(
 def _paragraphs(view: RowView, parts: list[int], places: range, notes: dict[int, str]) -> list[str]:
     """The segments of one example, with the targets of its tokens."""
     paragraphs: dict[int, list[str]] = {}
-    for at in places:
-        word = notes.get(at) or view.token(view.seen[at])
-        paragraphs.setdefault(parts[at], []).append(word)
+    for place in places:
+        word = notes.get(place) or view.token(view.seen[place])
+        paragraphs.setdefault(parts[place], []).append(word)
     names = [chr(ord("A") + segment) if len(paragraphs) > 1 else " " for segment in paragraphs]
     return [
         _indent(f"  {name} ", " ".join(words))

@@ -86,14 +86,14 @@ def _send(folder: Path, where: Destination) -> None:
         api.create_repo(where.name, private=where.private or None, exist_ok=True)
         if where.branch != "main":
             api.create_branch(where.name, branch=where.branch, exist_ok=True)
-        there = api.model_info(where.name, revision=where.branch)
-        if where.private and there.private is False:
+        model = api.model_info(where.name, revision=where.branch)
+        if where.private and model.private is False:
             raise UsageError(
                 f"--private: {where.name} is on the hub already, and public",
                 help=f"make it private at {constants.ENDPOINT}/{where.name}/settings",
             )
         card, names = folder / "README.md", ("license", "license_name", "license_link")
-        known = {name: value for name in names if (value := getattr(there.card_data, name, None))}
+        known = {name: value for name in names if (value := getattr(model.card_data, name, None))}
         if "license" in known and is_file(card):  # that was filled in on the hub
             lines = "\n".join(f"{name}: {json.dumps(value)}" for name, value in known.items())
             text = read_text(card, MOST_BYTES).replace(UNLICENSED, lines, 1)
@@ -113,7 +113,10 @@ def _refusal(error: Exception, where: Destination) -> CannotWriteError:
     if not isinstance(error, errors.HfHubHTTPError):
         kind = type(error).__name__
         return CannotWriteError(f"cannot send to the hub at {constants.ENDPOINT}: {kind}", _AGAIN)
-    tokens, said = f"{constants.ENDPOINT}/settings/tokens", (error.server_message or "").split("\n")
+    tokens, text = (
+        f"{constants.ENDPOINT}/settings/tokens",
+        (error.server_message or "").split("\n"),
+    )
     is_lost = isinstance(error, errors.RepositoryNotFoundError)
     match 404 if is_lost else error.response.status_code:
         case 401:
@@ -123,5 +126,5 @@ def _refusal(error: Exception, where: Destination) -> CannotWriteError:
         case 404:
             cause, remedy = f"no model {where.name} that the token may see", "check the name"
         case status:
-            cause, remedy = f"{status} {said[0][:200]}".strip(), _AGAIN
+            cause, remedy = f"{status} {text[0][:200]}".strip(), _AGAIN
     return CannotWriteError(f"the hub refused: {cause}", remedy)

@@ -22,7 +22,7 @@ from bertc.ir.learning.custom_task import AnyTask, Classify
 from bertc.ir.learning.vector_task import TextKind
 from bertc.ir.program.resolved import Resolved
 from bertc.model import EncoderInputs, Model
-from bertc.run.evaluation.task_lookup import imported, task_of
+from bertc.run.evaluation.task_lookup import is_imported, task_of
 from bertc.run.models.loading import load as load_model
 from bertc.run.models.loading import transformer_of
 from bertc.run.models.vectors import batch_of_rows, embed
@@ -31,9 +31,9 @@ from bertc.tasks.examples.encode import encode
 from bertc.tasks.layouts import example
 from bertc.text.vocab.vocabulary import Vocabulary, vocabulary_of
 from bertc.use.attention import AttentionMaps, see_maps
-from bertc.use.fill_mask import Filled, filled
+from bertc.use.fill_mask import Filled, fill_in
 from bertc.use.graph import Graph, graph_of
-from bertc.use.predict import answered, of_any_number
+from bertc.use.predict import answer_examples, of_any_number
 
 Text = str | tuple[str, str]
 LONGEST_SEEN = 128
@@ -62,8 +62,8 @@ class Tokenizer:
         pairs = [_pair(text) for text in ([texts] if single else texts)]
         examples = [example.TextExample(str(n), text, None) for n, text in enumerate(pairs)]
         rows = encode(Classify(), examples, self.vocabulary, self.longest, self._segments)
-        every = np.arange(len(pairs))
-        token_ids_bs, segment_ids_bs, lengths_b = batch_of_rows(rows, every, self.vocabulary.pad)
+        numbers = np.arange(len(pairs))
+        token_ids_bs, segment_ids_bs, lengths_b = batch_of_rows(rows, numbers, self.vocabulary.pad)
         mask_bs = torch.arange(token_ids_bs.shape[1]) < lengths_b[:, None]
         ids = {"token_ids": token_ids_bs, "segment_ids": segment_ids_bs}
         return {**ids, "attention_mask": mask_bs}
@@ -137,7 +137,7 @@ class Trained(Model):
             UsageError: if the text has no mask, or the language is unknown to the model.
             DataError: if no objective of the model predicts tokens.
         """
-        return filled(self, self.tokenizer.vocabulary, text, top, language)
+        return fill_in(self, self.tokenizer.vocabulary, text, top, language)
 
     def embed(
         self,
@@ -183,7 +183,7 @@ class Trained(Model):
         if not examples:
             return []
         vocabulary, fit = self.tokenizer.vocabulary, fit_of_head(self.folder, self, chosen.title)
-        return [*answered(self, stage, chosen, examples, vocabulary, fit=fit).each()]
+        return [*answer_examples(self, stage, chosen, examples, vocabulary, fit=fit).each()]
 
 
 def load(folder: Path) -> Trained:
@@ -230,7 +230,7 @@ def _example(task: AnyTask, number: int, row: Any) -> example.Example:
         return example.ChoiceExample(
             key, texts[0] if len(texts) > 1 else "", texts[-1], tuple(choices), None
         )
-    either = imported(task) and len(parts) in (1, 2) and not isinstance(answer, Span)
+    either = is_imported(task) and len(parts) in (1, 2) and not isinstance(answer, Span)
     if not _are_texts(parts) or not (either or len(parts) == len(task.reads)):
         raise _unlike(task, number, written)
     match answer:

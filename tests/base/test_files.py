@@ -203,5 +203,5 @@ def test_a_disk_that_does_not_tell_its_size_is_written_to(tmp_path, monkeypatch)
 def test_a_file_system_without_locks_is_worked_on(tmp_path, monkeypatch, number):
     refuses = Mock(side_effect=OSError(number, os.strerror(number)))
     monkeypatch.setattr(durable.fcntl, "flock", refuses)
-    with RunFolder(tmp_path / "run").claimed():
+    with RunFolder(tmp_path / "run").claim():
         assert (tmp_path / "run").is_dir()

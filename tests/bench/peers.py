@@ -19,7 +19,7 @@ import torch
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
 import bertc
-from bertc.run.models.loading import placed
+from bertc.run.models.loading import place_on_device
 from bertc.run.models.runs import export_run
 from tests.campaigns.beginnings import lines, write
 from tests.campaigns.options import read_options
@@ -40,8 +40,8 @@ def main() -> None:
         export_run(Path("ranker"), Path("exported"))
         for precision, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
             encoder, ranker = bertc.load(init), bertc.load("ranker")
-            placed(encoder, "cpu", precision)
-            placed(ranker, "cpu", precision)
+            place_on_device(encoder, "cpu", precision)
+            place_on_device(ranker, "cpu", precision)
             loading = {"device": "cpu", "model_kwargs": {"dtype": dtype}}
             theirs = SentenceTransformer(str(init), **loading), CrossEncoder("exported", **loading)
             in_turns("vectors", precision, options.rounds, encoder.embed, theirs[0].encode, texts)

@@ -23,7 +23,7 @@ from bertc.learn.step.feed import to_inputs
 from bertc.learn.step.objective import Objective, make_objective
 from bertc.model import EncoderInputs, build
 from bertc.model.model import Frozen
-from bertc.run.beginning.synthetic import RandomText, unlearned_vocab
+from bertc.run.beginning.synthetic import RandomText, uniform_vocab
 from bertc.run.beginning.teachers import frozen_networks
 from tests.kinds import FORMAT_KINDS, OBJECTIVES, TEACHER, TEXT_KINDS, UNIT_KINDS
 from tests.specs.test_flop_counter import BATCH, micro_batch
@@ -177,7 +177,7 @@ def corrupted(stage: Stage) -> MicroBatch:
     """A batch of random tokens of a vocabulary of 500."""
     cpu = torch.device("cpu")
     inputs = to_inputs(RandomText(stage, 500).train(0), cpu)
-    return corrupt(stage, inputs, unlearned_vocab(500, cpu), 1)
+    return corrupt(stage, inputs, uniform_vocab(500, cpu), 1)
 
 
 OF_LAYERS = {

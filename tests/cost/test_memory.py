@@ -30,7 +30,7 @@ from bertc.model import EncoderInputs, build
 from bertc.model.attention.attend import attend
 from bertc.model.attention.masks import kernel_mask
 from bertc.model.body import Outputs
-from bertc.run.calibrate import Sizes, calibrated
+from bertc.run.calibrate import Sizes, measure_rates
 from tests.bench.estimates import allocated_bytes
 from tests.kinds import OBJECTIVES, PAIRS
 from tests.specs.test_flop_counter import micro_batch
@@ -310,7 +310,7 @@ def test_rates_lie_between_those_measured_which_estimates_use(monkeypatch, tmp_p
     assert device_named("cpu").time_within == 2
     ticks = itertools.count(0, 1)
     monkeypatch.setattr("time.process_time", lambda: next(ticks) * 1e-3)
-    found = calibrated((1,), Sizes(scale=32))
+    found = measure_rates((1,), Sizes(scale=32))
     path = calibration_path()
     path.parent.mkdir(parents=True)
     path.write_text(found.as_json())

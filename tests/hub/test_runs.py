@@ -142,7 +142,7 @@ def test_a_folder_becomes_a_run_and_a_folder_again(cls, tmp_path):
     hf, made = tmp_path / "hf", tmp_path / "made"
     case(cls, SMALL, **more).save(hf)
     write_tokenizer(hf, ROBERTA_WORDS if cls.startswith("Roberta") else BERT_WORDS)
-    assert cls[:3].lower() in import_run(hf, made).summary()
+    assert cls[:3].lower() in import_run(hf, made).summary(made)
     names = {path.name for path in made.iterdir()}
     assert names == {"spec.bertc", "resolved.json", "digests.json", "tokenizer", "model"}
     model = load(made)
@@ -177,7 +177,7 @@ def test_settings_come_out_as_they_went_in(chosen, tmp_path):
     """Those that nothing reads too."""
     chosen.save(tmp_path / "hf")
     write_tokenizer(tmp_path / "hf")
-    notes = " ".join(import_run(tmp_path / "hf", tmp_path / "made").imported.notes)
+    notes = " ".join(import_run(tmp_path / "hf", tmp_path / "made").notes)
     rates = "attention_dropout = 0.1, embedding_dropout = 0.2: of training alone"
     assert (rates in notes) == chosen.cls.startswith("Modern")
     export_run(tmp_path / "made", tmp_path / "again")
@@ -286,7 +286,7 @@ def test_a_name_is_the_folder_of_its_commit(cache, name, revision):
         read_model(Path("run"))[1]["encoder.embeddings.token.weight"],
         import_model(folder).tensors["encoder.embeddings.token.weight"],
     )
-    assert len(imported.imported.resolved.encoder.layers) == layers
+    assert len(imported.resolved.encoder.layers) == layers
 
 
 def test_what_the_cache_lacks_is_named(cache):

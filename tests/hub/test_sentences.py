@@ -23,7 +23,7 @@ from bertc.hub.sentences import MODES, vectors_of
 from bertc.hub.weights import SAFE
 from bertc.model import EncoderInputs
 from bertc.run.models import vectors
-from bertc.run.models.loading import placed
+from bertc.run.models.loading import place_on_device
 from bertc.run.models.runs import export_run, import_run
 from bertc.use.embed import embed_file, refuse_other_files
 from bertc.use.trained import Trained
@@ -130,7 +130,7 @@ def test_a_folder_from_before_2_0_is_read(library_of, tmp_path):
     folder, run = folder_of(tmp_path / "came", FOLDERS["mean, normalised"]), tmp_path / "run"
     as_before_2(folder)
     expected = library_of(folder).encode(TEXTS)
-    imported = import_run(folder, run).imported
+    imported = import_run(folder, run)
     assert imported.program.name == "came"
     export_run(run, tmp_path / "left")
     for each in (folder, run, tmp_path / "left"):
@@ -233,7 +233,7 @@ def test_vectors_of_other_modules_are_refused_by_name(tmp_path):
             refused(folder)
         assert "--pooling mean" in error.value.help
     imported = import_run(folder, tmp_path / "run")
-    assert "the encoder is imported without them" in imported.summary()
+    assert "the encoder is imported without them" in imported.summary(folder)
     for each in (folder, tmp_path / "run"):
         with pytest.raises(DataError, match=named):
             bertc.load(each).embed(TEXTS)
@@ -437,7 +437,7 @@ def test_what_cannot_be_embedded_is_refused(run, model, tmp_path):
 
 def test_maps_in_bf16_are_cast_once_to_the_same_vectors(run):
     at_once, in_batches = bertc.load(run), bertc.load(run)
-    placed(at_once, "cpu", "bf16")
+    place_on_device(at_once, "cpu", "bf16")
     in_batches.compute_dtype = torch.bfloat16
     assert at_once.get_parameter("encoder.ffn.0.inner.weight").dtype == torch.bfloat16
     assert (at_once.embed(PLAIN) == in_batches.embed(PLAIN)).all()

@@ -9,7 +9,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from bertc.base.diagnostics import DataError, UsageError
-from bertc.hub.leaving.adapter_folder import export_adapter, merged
+from bertc.hub.leaving.adapter_folder import export_adapter, merge
 from bertc.hub.leaving.exporting import JOINED, TYPED, UNASKED, export_model
 from bertc.hub.task_config import tasks_beside
 from bertc.ir.learning.answer import Answer, Choice, Conditioned, Labels, Span, Tags
@@ -497,7 +497,7 @@ def test_peft_says_and_learns_the_same(chosen: Case, adapt: Lora, tmp_path):
     peft = pytest.importorskip("peft")
     reference = chosen.save(tmp_path / "base")
     resolved, tensors = adapted(tmp_path / "base", adapt)
-    ours, whole = loaded(resolved, tensors), loaded(*merged(resolved, tensors))
+    ours, whole = loaded(resolved, tensors), loaded(*merge(resolved, tensors))
     batch, task = inputs(reference, 24), task_of(ours)
     rest = "base", Wordless(reference.config.pad_token_id), tmp_path / "adapter"
     layout = reference.config.model_type

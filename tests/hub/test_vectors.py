@@ -210,7 +210,7 @@ def test_a_reranker_leaves_as_a_cross_encoder_and_comes_back(name, tmp_path, mon
     (scores,) = report.evaluation.scores.values()
     assert scores["dev"].keys() == {"ndcg@10", "mrr@10", "map"}
     found = [row["score"] for row in bertc.load(tmp_path / "run").predict(PAIRS)]
-    judged = np.array(TrainedNetworks("cpu").judged(str(tmp_path / "run"), PAIRS))
+    judged = np.array(TrainedNetworks("cpu").judge(str(tmp_path / "run"), PAIRS))
     scores = found if name != "pairs" else 1 / (1 + np.exp(-np.array(found)))
     np.testing.assert_allclose(judged, scores, atol=2e-6)
     left = export_run(tmp_path / "run", tmp_path / "left").folder
@@ -219,7 +219,7 @@ def test_a_reranker_leaves_as_a_cross_encoder_and_comes_back(name, tmp_path, mon
     expected = library.predict(PAIRS)
     np.testing.assert_allclose(found, expected, atol=2e-6)
     with pytest.raises(DataError, match="has learned no task that ranks passages"):
-        TrainedNetworks("cpu").judged("came", PAIRS)
+        TrainedNetworks("cpu").judge("came", PAIRS)
     assert name == "pairs" or 0 < min(found) < max(found) < 1
     import_run(left, tmp_path / "back")
     again = [row["score"] for row in bertc.load(tmp_path / "back").predict(PAIRS)]
@@ -271,7 +271,7 @@ def test_scores_of_a_cross_encoder_have_its_activation_or_are_refused_by_name(sc
     unlike = f"torch.nn.{'Softmax' if scores == 1 else 'Tanh'}"
     for named in ("torch.nn.modules.activation.GELU", "mine.Tanh", unlike):
         say(folder, tmp_path / named, "beside", named)
-        notes = import_run(tmp_path / named, tmp_path / f"{named} run").imported.notes
+        notes = import_run(tmp_path / named, tmp_path / f"{named} run").notes
         assert any(f'no task of bertc fits activation_fn = "{named}"' in note for note in notes)
 
 

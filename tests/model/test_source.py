@@ -12,7 +12,7 @@ from bertc.api import resolve
 from bertc.base.diagnostics import DataError
 from bertc.cost import estimate
 from bertc.model import build
-from bertc.use.source.checking import check_source, loaded, random_weights, run_source
+from bertc.use.source.checking import check_source, load_source, random_weights, run_source
 from bertc.use.source.file import emit_source
 
 TINY = "layers=3 hidden=32 heads=2 seq=24 steps=1 vocab=wordpiece(60)"
@@ -44,7 +44,7 @@ def test_a_file_computes_what_the_modules_do(settings):
     resolved = resolve(f"{TINY} {settings}")
     source = emit_source(resolved)
     check_source(source, resolved)
-    network = loaded(source, random_weights(resolved))
+    network = load_source(source, random_weights(resolved))
     counted = sum(weight.numel() for weight in network.parameters())
     assert counted == estimate(resolved, "h200").parameters.total
     assert max(map(len, source.splitlines())) <= 100

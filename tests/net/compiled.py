@@ -10,13 +10,14 @@ from bertc.check.facts.examples import row_lengths
 from bertc.cost import Estimate, convention_named, estimate
 from bertc.cost.flops import Convention, executed_flops, run_flops, stage_flops
 from bertc.hub.config import hf_config
+from bertc.hub.families.config import Wordless
 from bertc.hub.families.family import Obstacle
 from bertc.hub.keys import keys
 from bertc.hub.leaving.target import padding, target_of
 from bertc.hub.networks import alone
+from bertc.ir.network.body import first_position
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
-from bertc.run.beginning.synthetic import unlearned
 from tests.net.programs import PROGRAMS, spec
 
 CONVENTIONS = ("exact", "electra", "6n")
@@ -60,7 +61,8 @@ def _hugging_face(resolved: Resolved) -> str:
     if isinstance(found, Obstacle):
         return f"in the way: {found.setting}"
     family, chosen = found
-    config = hf_config(family, resolved.encoder, unlearned(resolved), chosen)
+    words = Wordless(max(0, first_position(resolved.encoder) - 1))
+    config = hf_config(family, resolved.encoder, words, chosen)
     called = keys(family, resolved.encoder, [n for n in names if "heads" not in n], chosen.named)
     return json.dumps(
         {"layout": family.model_type, "class": chosen.name, "config": config, "keys": called},

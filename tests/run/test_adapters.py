@@ -14,7 +14,7 @@ from bertc.ir.methods.adapter import OF_PAIRS
 from bertc.ir.program.resolved import Resolved
 from bertc.model import build
 from bertc.run.evaluation.tasks import evaluate_files
-from bertc.run.models.loading import adapted_after, load, read_model
+from bertc.run.models.loading import load, read_checkpoint, read_model
 from bertc.run.models.runs import export_adapter_of, export_run
 from bertc.use.card import export_adapter_with_card
 from bertc.use.graph import graph_of
@@ -83,7 +83,7 @@ def test_later_runs_begin_with_the_merged_network_or_go_on_with_the_pairs(farm_r
     with pytest.raises(DataError, match="lora_a has no place here") as caught:
         go(points(text(TUNED, init=f'run("{first}", moments=carry)', adapt=""))[0], "bare")
     assert "moments=reset" in caught.value.help
-    resolved, pairs = adapted_after(tmp_path / "carried", 0)
+    resolved, pairs, _ = read_checkpoint(tmp_path / "carried", 0, "adapted")
     assert any(name.endswith("lora_b") for name in pairs)
     # Its frozen network is that of the first base, not of the run that it went on from.
     with pytest.raises(DataError, match="holds other weights"):

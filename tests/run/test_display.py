@@ -23,7 +23,7 @@ from bertc.lab.watch.terminal import look, show_once, sparkline, watch
 from bertc.learn.step.step import what_to_try
 from bertc.machine import display as displays
 from bertc.machine.display import Live, Plain, Standing
-from bertc.run.evaluation.held_out import counted
+from bertc.run.evaluation.held_out import fetch
 from bertc.run.records import metrics
 from bertc.run.records.folder import identity
 from bertc.run.records.longer import with_settings
@@ -81,7 +81,7 @@ def test_a_preparation_is_reported_at_once_and_rows_are_counted(clock):
     display, lines = plain()
     batches = [SimpleNamespace(lengths=[5, 5])] * 2
     data = SimpleNamespace(heldout=lambda *_: batches, heldout_rows=lambda *_: 4)
-    for _ in counted(data, 2, 30_000, display):
+    for _ in fetch(data, 2, 30_000, display):
         clock.seconds += 40.0
     first, second, *_ = lines()
     assert (first, second) == ("evaluating ...", "evaluating: 2 rows of 4, 40 s left, 0/s")

@@ -17,7 +17,7 @@ from bertc.api import resolve
 from bertc.check.facts.networks import network_of
 from bertc.cli.app import app
 from bertc.cost import estimate
-from bertc.hub.leaving.pruned import remove_units, removed_units
+from bertc.hub.leaving.pruned import find_removed, remove_units
 from bertc.ir.methods.pruning import Heads
 from bertc.ir.network.ffn import Activation
 from bertc.ir.weight_maps.pruned import choose_by_score, program_after_pruning, prune
@@ -118,7 +118,7 @@ def test_what_is_removed_stays_removed(pruning, tmp_path, go):
     go(resolved)
     gone = []
     for checkpoint in sorted((run / "checkpoints").glob("step-*")):
-        removed = removed_units(resolved.encoder, load_file(checkpoint / WEIGHTS))
+        removed = find_removed(resolved.encoder, load_file(checkpoint / WEIGHTS))
         gone.append({(layer, head) for layer, n in removed["attention"].items() for head in n})
     assert [len(heads) for heads in gone] == [4] * 9
     assert all(heads == gone[0] for heads in gone)
@@ -182,7 +182,7 @@ def test_low_scores_go_in_rounds_and_every_layer_keeps_one():
 def test_several_objectives_score_together(pruning, tmp_path, go):
     resolved = pruning(STEPWISE, "objective=mlm+0.5*sop recompute=on")
     go(resolved)
-    removed = removed_units(resolved.encoder, dict(masked(resolved, tmp_path / "run").state_dict()))
+    removed = find_removed(resolved.encoder, dict(masked(resolved, tmp_path / "run").state_dict()))
     left = prune(resolved, removed).encoder
     assert sum(layer.heads for layer in left.layers) == 4
 
@@ -282,7 +282,7 @@ def test_a_model_without_heads_is_one_that_lost_them(tiny):
     before = model.encode(ids)
     with without_heads(model, [(0, 1), (1, 0), (1, 3)]):
         gone = model.encode(ids)
-        removed = removed_units(model.encoder.node, dict(model.named_parameters()))
+        removed = find_removed(model.encoder.node, dict(model.named_parameters()))
         resolved, left = remove_units(model.resolved, dict(model.named_parameters()))
     assert removed["attention"] == {0: [1], 1: [0, 3]}
     smaller = build(resolved)

@@ -164,7 +164,7 @@ def test_a_table_stopped_goes_on_and_trains_nothing_twice(reproduce, monkeypatch
 
 def test_a_run_of_another_process_is_waited_for(reproduce, monkeypatch):
     other = ExitStack()
-    other.enter_context(RunFolder(OUT / "one-first/seed-1/pretraining").claimed())
+    other.enter_context(RunFolder(OUT / "one-first/seed-1/pretraining").claim())
     looks = []
 
     def sleep(seconds):

@@ -284,7 +284,7 @@ def test_runs_have_a_state_a_score_and_a_cost(run, tiny, tmp_path):
     with pytest.raises(StoppedError), RunFolder(stopped).noting_failure():
         raise StoppedError("stopped")
     (run("runs/damaged", {}, done=False) / "metrics.jsonl").write_text("{}\n")
-    with RunFolder(run("runs/going", {3: 5.0}, done=False)).claimed():
+    with RunFolder(run("runs/going", {3: 5.0}, done=False)).claim():
         found = list_runs([tmp_path / "runs"], order="score")
     assert names(found) == ["stopped", "done", "going", "failed"]
     standing = {each.folder.name: each.standing for each in found.runs}
@@ -408,6 +408,6 @@ def test_a_damaged_line_of_attempts_is_named_and_a_claimed_run_in_use(tmp_path):
         RunFolder(tmp_path).read_attempts()
     folder = RunFolder(tmp_path / "run")
     assert not folder.in_use
-    with folder.claimed():
+    with folder.claim():
         assert folder.in_use
     assert not folder.in_use

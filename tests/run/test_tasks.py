@@ -27,7 +27,7 @@ from bertc.tasks.layouts.parts import read_examples
 from bertc.tasks.layouts.table import DataPart
 from bertc.tasks.metrics.metrics import judge
 from bertc.use.card import export_with_card
-from bertc.use.predict import predicted_parts, write_answers
+from bertc.use.predict import predict_parts, write_answers
 from bertc.use.preview import preview
 from tests import predicted
 from tests.net.programs import FARM, copied
@@ -196,7 +196,7 @@ def test_answers_go_to_files_in_parts_with_the_columns_of_nested_rows(go, farm, 
     said = [json.loads(line) for line in predicted.lines(whole, file)]
 
     def write(name, source=file, rows=5):
-        parts = predicted_parts(tmp_path / "run", source, asked, "cpu", quiet=True, rows=rows)
+        parts = predict_parts(tmp_path / "run", source, asked, "cpu", quiet=True, rows=rows)
         assert write_answers(parts, source, tmp_path / name, print).startswith("classify: 12 rows")
         return tmp_path / name
 

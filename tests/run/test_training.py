@@ -211,7 +211,7 @@ def test_what_cannot_be_resumed_is_refused_with_the_difference(
     (tmp_path / "other" / "thesis.tex").write_text("x")
     with pytest.raises(UsageError, match=r"thesis\.tex"):
         go(tiny(), "other", resume=True)
-    with RunFolder(tmp_path / "new").claimed(), pytest.raises(StoppedError) as caught:
+    with RunFolder(tmp_path / "new").claim(), pytest.raises(StoppedError) as caught:
         go(tiny(), "new")
     assert caught.value.exit_code == 75
     assert "another run is using" in caught.value.message

@@ -16,7 +16,7 @@ from bertc.learn.objectives import token_logits
 from bertc.learn.step.feed import Feed
 from bertc.learn.step.micro_batches import corruption
 from bertc.model import EncoderInputs, build
-from bertc.run.beginning.synthetic import RandomText, unlearned_vocab
+from bertc.run.beginning.synthetic import RandomText, uniform_vocab
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.evaluation.manner import Manner
 from bertc.run.models.loading import load
@@ -40,7 +40,7 @@ LINE = "layers=2 hidden=32 heads=2 ffn=64 seq=24 vocab=100 dropout=0 steps=10 pr
 def test_shares_of_rows_are_exact_and_each_row_is_read_once(batch, causal, size):
     stage = resolve(f"{LINE} objective=15*mntp+clm batch={batch}").stages[0]
     assert [one.batch for one in split_rows(stage)] == [batch - causal, causal]
-    rows, vocab, read = RandomText(stage, 100), unlearned_vocab(100, CPU), {False: [], True: []}
+    rows, vocab, read = RandomText(stage, 100), uniform_vocab(100, CPU), {False: [], True: []}
     shares = []
     for rank in range(size):
         places = World(size).rows(rank, batch)

@@ -164,7 +164,7 @@ class Angles:
         )
         yield from np.split(np.cos(asked[:, None] - found).astype(np.float32), [3])
 
-    def judged(self, folder, pairs):
+    def judge(self, folder, pairs):
         return [{"p": 0.9, "b": 0.89}.get(passage.split()[0], 0.2) for _, passage in pairs]
 
 

@@ -33,7 +33,7 @@ from bertc.base.storage import stores
 from bertc.base.storage.place import FolderAt
 from bertc.ir.data import Prepared
 from bertc.ir.program.resolved import Resolved
-from bertc.run.preparing import finished, standing
+from bertc.run.preparing import finish_text, standing
 from bertc.tasks.corpus import PreparedCorpus, prepare
 from bertc.text.batches import arranged
 from bertc.text.batches.stage import StageData
@@ -272,7 +272,7 @@ def test_text_of_which_little_is_held_out_says_so(tmp_path: Path) -> None:
         read_at(to, tmp_path / "cache", progress=notes)
         few = "tokens are held out, far below holdout=0.1"
         assert sum(few in note for note in notes.notes) == 2 * said
-        assert (few in finished(to)) == said
+        assert (few in finish_text(to)) == said
 
 
 def test_workers_make_the_same_parts_and_count_what_they_do(program, straight, tmp_path):

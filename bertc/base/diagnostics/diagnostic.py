@@ -100,9 +100,9 @@ def _placed(span: Span | None, file: str) -> Span | None:
 
 def _one_line(diagnostic: Diagnostic) -> str:
     """A diagnostic on one line, with place and help: all that a notebook shows of an exception."""
-    at = f"{diagnostic.span}: " if diagnostic.span else ""
+    place = f"{diagnostic.span}: " if diagnostic.span else ""
     help = f" (help: {diagnostic.help})" if diagnostic.help else ""
-    return f"{at}{diagnostic.code}: {diagnostic.message}{help}"
+    return f"{place}{diagnostic.code}: {diagnostic.message}{help}"
 
 
 class SpecError(BertcError):
@@ -114,7 +114,7 @@ class SpecError(BertcError):
         super().__init__("; ".join(map(_one_line, diagnostics)))
         self.diagnostics = diagnostics
 
-    def placed(self, file: str) -> "SpecError":
+    def locate(self, file: str) -> "SpecError":
         """The same mistakes of a spec's text and its overrides, which are from a file."""
         placed = (
             mistake._replace(
@@ -150,11 +150,11 @@ class Diagnostics:
         help = help or (fix.in_words if fix else "")
         self.record(Diagnostic(code, message, span, label, notes, help, fix))
 
-    def add(self, others: "Diagnostics") -> None:
+    def add(self, findings: "Diagnostics") -> None:
         """Record what was found elsewhere, each mistake and each remark once."""
-        for mistake in others.found:
+        for mistake in findings.found:
             self.record(mistake)
-        for remark in others.remarks:
+        for remark in findings.remarks:
             self.remark(remark)
 
     def record(self, mistake: Diagnostic) -> None:
@@ -167,9 +167,9 @@ class Diagnostics:
         """Record a remark, once; where another stage has it too is a note of the first."""
         for number, earlier in enumerate(self.remarks):
             if (earlier.code, earlier.message) == (remark.code, remark.message):
-                here = Note("here too", remark.span)
-                if remark.span not in (None, earlier.span) and here not in earlier.notes:
-                    self.remarks[number] = earlier._replace(notes=(*earlier.notes, here))
+                note = Note("here too", remark.span)
+                if remark.span not in (None, earlier.span) and note not in earlier.notes:
+                    self.remarks[number] = earlier._replace(notes=(*earlier.notes, note))
                 return
         self.remarks.append(remark)
 
@@ -204,16 +204,16 @@ def codes() -> dict[str, Page]:
 
 def explain(code: str = "") -> str:
     """The page of a code, or the titles of all codes that begin so, as plain text."""
-    wanted = code.strip().upper()
-    page = codes().get(wanted)
+    prefix = code.strip().upper()
+    page = codes().get(prefix)
     if page is None:
-        begun = {name: page.title for name, page in codes().items() if name.startswith(wanted)}
+        begun = {name: page.title for name, page in codes().items() if name.startswith(prefix)}
         if begun:
             return "\n".join(_titles(dict(sorted(begun.items()))))
-        near = nearest(wanted, codes())
+        near = nearest(prefix, codes())
         help = f"bertc explain {near}" if near else "bertc explain lists all codes"
         raise UsageError(f"there is no code `{code[:20]}`", help)
-    parts = [f"{wanted}: {page.title}", page.text.strip()]
+    parts = [f"{prefix}: {page.title}", page.text.strip()]
     for name, example in (("Wrong", page.bad), ("Right", page.good)):
         parts.append(f"{name}:\n\n{indent(example.strip(), '    ')}")
     return "\n\n".join(parts)

@@ -122,27 +122,27 @@ def nearest(name: str, known: Iterable[str]) -> str:
     spelled: dict[str, str] = {}
     for candidate in known:
         spelled.setdefault(_plain(candidate), candidate)
-    wanted = _plain(name[:64])
-    if wanted in spelled:
-        return spelled[wanted]
-    suffixes = [word for word in spelled if len(word) > 2 and wanted.endswith(word)]
+    plain = _plain(name[:64])
+    if plain in spelled:
+        return spelled[plain]
+    suffixes = [word for word in spelled if len(word) > 2 and plain.endswith(word)]
     if suffixes:  # bytebpe, num_layers
         return spelled[max(suffixes, key=len)]
-    matches = get_close_matches(wanted, spelled, n=1, cutoff=0.6)
+    matches = get_close_matches(plain, spelled, n=1, cutoff=0.6)
     return spelled[matches[0]] if matches else ""
 
 
 def listed(names: Iterable[str], limit: int = 100) -> str:
     """Names joined by commas, each once; beyond ``limit`` characters those left are counted."""
-    shown: list[str] = []
+    first: list[str] = []
     all_names = list(dict.fromkeys(names))
-    for at, name in enumerate(all_names):
-        rest = all_names[at:]
+    for index, name in enumerate(all_names):
+        rest = all_names[index:]
         short = len(rest) <= MOST_LAST and len(", ".join(rest)) <= limit
-        if shown and not short and len(", ".join([*shown, name])) > limit:
-            return ", ".join(shown) + f" and {len(rest)} more"
-        shown.append(name)
-    return ", ".join(shown)
+        if first and not short and len(", ".join([*first, name])) > limit:
+            return ", ".join(first) + f" and {len(rest)} more"
+        first.append(name)
+    return ", ".join(first)
 
 
 def several(count: int, noun: str) -> str:

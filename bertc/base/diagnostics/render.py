@@ -124,8 +124,8 @@ class _Page:
                 lines.append(f"{word}: {escaped(note.message)}")
                 lines += self.excerpt(note.span, "", gutter, "-", "note")
                 continue
-            at = f", at {note.span}" if note.span else ""
-            first, *more = wrap(escaped(note.message + at), MAX_COLUMNS - 6, max_lines=lines_left)
+            message = escaped(note.message + (f", at {note.span}" if note.span else ""))
+            first, *more = wrap(message, MAX_COLUMNS - 6, max_lines=lines_left)
             lines += [f"{word}: {first}", *(" " * 6 + line for line in more)]
         return lines
 
@@ -203,7 +203,7 @@ class Table:
         columns = range(max(map(len, cells), default=0))
         split = [[[escaped(t) for t in cell.split("\n")] for cell in row] for row in cells]
         full = [row for row in split if len(row) > 1 or len(columns) == 1]
-        widths = [max((len(t) for row in full for t in row[at]), default=0) for at in columns]
+        widths = [max((len(t) for row in full for t in row[n]), default=0) for n in columns]
         sides, lines = self._sides(), list[str]()
         for row in split if any(self.head) else split[1:]:
             for nth in range(max(map(len, row))):

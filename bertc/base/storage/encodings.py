@@ -43,12 +43,12 @@ _UTF_16 = (BOM_UTF16_LE, BOM_UTF16_BE)
 _UTF_32 = (BOM_UTF32_LE, BOM_UTF32_BE)
 
 
-def not_utf8(path: StrPath, raw: bytes, at: int, line: int = 1) -> DataError:
-    """The error of bytes that are not UTF-8 at ``at``; ``raw`` starts at ``line`` of the file."""
-    line += raw.count(b"\n", 0, at)
-    place = f"{path}:{line}: byte 0x{raw[at]:02x} is not UTF-8"
-    begin = raw.rfind(b"\n", 0, max(0, at - SAMPLE_BYTES // 2)) + 1
-    text = raw[begin : at + SAMPLE_BYTES].decode(errors="replace")
+def not_utf8(path: StrPath, raw: bytes, offset: int, line: int = 1) -> DataError:
+    """The error of bytes at ``offset`` that are not UTF-8; ``raw`` starts at ``line`` of a file."""
+    line += raw.count(b"\n", 0, offset)
+    place = f"{path}:{line}: byte 0x{raw[offset]:02x} is not UTF-8"
+    begin = raw.rfind(b"\n", 0, max(0, offset - SAMPLE_BYTES // 2)) + 1
+    text = raw[begin : offset + SAMPLE_BYTES].decode(errors="replace")
     if sum(c > "\x7f" for c in text) > 2 * text.count("\ufffd"):
         without = _conversion(path, "-c -f UTF-8 -t UTF-8")
         return DataError(f"{place}, though the text around it is", f"to drop it: {without}")
@@ -82,9 +82,9 @@ def controls_in(path: StrPath, text: str) -> Iterator[DataError]:
     if not places:
         return
     begin = max(0, places[0] - _SHOWN_BEFORE)
-    shown = escaped(" ".join(text[begin : begin + _SHOWN].split()))
+    excerpt = escaped(" ".join(text[begin : begin + _SHOWN].split()))
     count = several(len(places), "control character")
-    message = f'{path}: {count} of U+0080 to U+009F, as in "{shown}"'
+    message = f'{path}: {count} of U+0080 to U+009F, as in "{excerpt}"'
     for wrong in ("ISO8859-1", "ISO8859-2"):
         with suppress(UnicodeEncodeError):
             for right in _encodings(_beyond_ascii(text.encode(wrong))):
@@ -139,7 +139,7 @@ def _shown(sample: bytes, *names: str) -> list[str]:
     """A line by each of some encodings, from shortly before the first character that differs."""
     read = [[line.decode(name, "replace") for name in names] for line in sample.split(b"\n")]
     line = max(read, key=lambda texts: len({*texts}))
-    differing = (at for at, signs in enumerate(zip(*line, strict=False)) if len({*signs}) > 1)
+    differing = (n for n, signs in enumerate(zip(*line, strict=False)) if len({*signs}) > 1)
     begin = max(0, next(differing, 0) - _SHOWN_BEFORE)
     return [escaped(text[begin : begin + _SHOWN].strip()) for text in line]
 
@@ -149,12 +149,12 @@ def _conversion(path: StrPath, *steps: str) -> str:
 
     The old file in place would be read again, of a folder or a pattern.
     """
-    first, *others = (f"iconv {step}" for step in steps)
+    first, *later = (f"iconv {step}" for step in steps)
     if "://" in str(path):
-        return f"copy it here and convert it: {' | '.join((first, *others))}"
+        return f"copy it here and convert it: {' | '.join((first, *later))}"
     path = Path(path)
     old, new = (shlex.quote(str(p)) for p in (path, path.with_name(f"utf8-{path.name}")))
     pack = {".gz": "gzip", ".zst": "zstd"}.get(path.suffix)
-    piped = [f"{pack} -dc {old}", first, *others, pack] if pack else [f"{first} {old}", *others]
+    piped = [f"{pack} -dc {old}", first, *later, pack] if pack else [f"{first} {old}", *later]
     command = f"{' | '.join(piped)} > {new}"
     return f"{command}; then move the old file away, or name the new one in its place"

@@ -60,11 +60,11 @@ def suffix(path: AnyFile) -> str:
 
 def no_text(path: AnyFile) -> tuple[str, str]:
     """Message and help for a file whose ending is in ``NO_TEXT``."""
-    said = f"{path}: a {suffix(path)} file is neither plain text nor rows of columns"
+    message = f"{path}: a {suffix(path)} file is neither plain text nor rows of columns"
     if way := _MADE_TEXT.get(suffix(path)):
-        return said, way.format(path, str(path).removesuffix(path.suffix))
+        return message, way.format(path, str(path).removesuffix(path.suffix))
     reads = f"bertc reads text, and columns of {', '.join(FORMATS)} files"
-    return said, f"{reads}, each also with {' or '.join(PACKED)}"
+    return message, f"{reads}, each also with {' or '.join(PACKED)}"
 
 
 class _Ranges(io.RawIOBase):
@@ -76,9 +76,6 @@ class _Ranges(io.RawIOBase):
 
     def seekable(self) -> bool:
         return True
-
-    def tell(self) -> int:
-        return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         self._at = (0, self._at, self._file.size)[whence] + offset
@@ -113,7 +110,7 @@ def files_anywhere(name: str) -> Iterator[AnyFile]:
         yield from files_matching(name.removeprefix("file://"))
 
 
-def opened_anywhere(file: AnyFile) -> AbstractContextManager[BinaryIO]:
+def open_anywhere(file: AnyFile) -> AbstractContextManager[BinaryIO]:
     """Open a file for reading, in a store by ranges of it; a failure to read it says why."""
     if isinstance(file, FileAt):
         return cast(BinaryIO, io.BufferedReader(_Ranges(file), BLOCK_BYTES))

@@ -19,7 +19,7 @@ from bertc.base.diagnostics.render import for_terminal
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, names_in, real_path, user_path
 from bertc.base.storage.plain_file import read_bytes
-from bertc.base.storage.stores import CREDENTIALS, opened, refuse_no_address, send
+from bertc.base.storage.stores import CREDENTIALS, open_store, refuse_no_address, send
 
 AnswerT = TypeVar("AnswerT")
 OtherT = TypeVar("OtherT")
@@ -78,8 +78,8 @@ class FolderAt:
             path = real_path(self.folder / name)
             facts = path.stat() if is_file(path) else None
             return f"{path} {facts.st_mtime_ns} {facts.st_size}" if facts else ""
-        at = self._at(name)
-        return self._if_there(lambda: f"{self.address} {self._files.ukey(at)}", name, "")
+        stored = self._at(name)
+        return self._if_there(lambda: f"{self.address} {self._files.ukey(stored)}", name, "")
 
     def write(self, name: str, content: bytes | Path) -> None:
         """Put content, or a file's; a reader finds the old content or the new, never a part."""
@@ -189,7 +189,7 @@ class FolderAt:
 
     @cached_property
     def _opened(self) -> tuple[Any, str]:
-        return opened(self.address)
+        return open_store(self.address)
 
     def _if_there(self, work: Callable[[], AnswerT], name: str, absent: OtherT) -> AnswerT | OtherT:
         try:
@@ -248,9 +248,9 @@ class FolderAt:
         self.answered, now, failures = True, time.monotonic(), self.failures
         if not failures or now > failures[-1] + LONGEST_SECONDS:
             self.failures = failures = []
-            said = for_terminal(self._failed(name, access, error, LATER).message)
+            message = for_terminal(self._failed(name, access, error, LATER).message)
             end = time.strftime("%X", time.localtime(time.time() + LONGEST_SECONDS))
-            _LOG.warning("warning: %s; it is tried again until %s", said, end)
+            _LOG.warning("warning: %s; it is tried again until %s", message, end)
         failures.append(now)
         return failures[0] + LONGEST_SECONDS
 
@@ -260,10 +260,10 @@ class FolderAt:
         missing = LostStoreError if tries and str(error) != WRONG else MissingInputError
         # An error of a store may name no secrets, but be long, or be a slip of its library.
         text = "" if isinstance(error, AttributeError) else str(error)
-        said = (text or "no whole answer came in time").splitlines()[0][:200]
+        reason = (text or "no whole answer came in time").splitlines()[0][:200]
         kind = CannotWriteError if access == "write" else missing
         address = f"{self.address}/{name}" if name else self.address
-        return kind(f"cannot {access} {address}: {tries}{said}", remedy)
+        return kind(f"cannot {access} {address}: {tries}{reason}", remedy)
 
 
 @contextmanager

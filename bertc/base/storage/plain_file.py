@@ -148,24 +148,17 @@ def parse_json(content: bytes, max_bytes: int) -> dict[str, Any]:
         raise ValueError(f"is larger than {max_bytes} bytes")
     try:
         value = json.loads(content, object_pairs_hook=_unique, parse_int=_integer)
+        if not isinstance(value, dict):
+            raise ValueError("is no JSON object")
+        if b"\\ud" in content.lower():  # JSON may escape half of a surrogate pair
+            json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("is nested too deeply") from None
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise ValueError("is no JSON") from None
-    if not isinstance(value, dict):
-        raise ValueError("is no JSON object")
-    if b"\\ud" in content.lower() and not _is_text(value):
-        raise ValueError("has half of a surrogate pair, whole characters expected")
-    return value
-
-
-def _is_text(value: dict[str, Any]) -> bool:
-    """True if all strings are valid Unicode: JSON may escape half of a surrogate pair."""
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        return False
-    return True
+        raise ValueError("has half of a surrogate pair, whole characters expected") from None
+    return value
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def refuse_no_address(address: str) -> None:
         raise MissingInputError(f"{address} is no address", f"did you mean {meant}?")
 
 
-def opened(address: str) -> tuple[Any, str]:
+def open_store(address: str) -> tuple[Any, str]:
     """The file system of a store, and the path in it."""
     import fsspec  # type: ignore[import-untyped]
 

@@ -168,7 +168,7 @@ def copy_embedding(program: Program) -> Program:
     if (sentences := vectors_of_init(init)) is None:
         return program
 
-    fill = partial(sentences.asked_of, folder=Path(init.path))
+    fill = partial(sentences.complete, folder=Path(init.path))
     return program.map_blocks(lambda settings: map_terms(settings, fill))
 
 

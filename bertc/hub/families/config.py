@@ -141,15 +141,15 @@ class HfConfig(BaseModel):
     def notes(self) -> tuple[str, ...]:
         """Remarks on code that the file names, on settings without effect, and on rates."""
         code = "config.json names code for its classes: only the weights were read"
-        others = [name for name in self.unread if name != "auto_map"]
-        more = len(others) - MOST_LISTED
-        listed = ", ".join(map(shown_name, others[:MOST_LISTED]))
+        names = [name for name in self.unread if name != "auto_map"]
+        more = len(names) - MOST_LISTED
+        listed = ", ".join(map(shown_name, names[:MOST_LISTED]))
         listed += f" and {more} more" if more > 0 else ""
         plain = f"settings of config.json without effect: {listed}"
         rates = {name: getattr(self, self.spelling[name]) for name in self.of_training}
-        said = ", ".join(f"{name} = {rate:g}" for name, rate in rates.items() if rate)
-        trained = f"{said}: of training alone, where bertc has no such dropout"
-        notes = {code: "auto_map" in self.unread, plain: bool(listed), trained: bool(said)}
+        rates_text = ", ".join(f"{name} = {rate:g}" for name, rate in rates.items() if rate)
+        trained = f"{rates_text}: of training alone, where bertc has no such dropout"
+        notes = {code: "auto_map" in self.unread, plain: bool(listed), trained: bool(rates_text)}
         return tuple(note for note, holds in notes.items() if holds)
 
     @classmethod
@@ -212,7 +212,7 @@ class HfConfig(BaseModel):
         }
 
     @classmethod
-    def written(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+    def to_file(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
         """The settings of ``config.json`` for an encoder, without class, type and vocabulary."""
         names = {field: name for name, field in cls.spelling.items() if name not in cls.older}
         values = cls.values(encoder, tokens)
@@ -222,8 +222,8 @@ class HfConfig(BaseModel):
     @classmethod
     def again(cls, encoder: Encoder, tokens: Tokens) -> Self:
         """The configuration of an encoder, as it is read back."""
-        reads, said = cls.reads(), cls.written(encoder, tokens)
-        known = {reads[name]: cls.meant(name, said[name]) for name in said if name in reads}
+        reads, settings = cls.reads(), cls.to_file(encoder, tokens)
+        known = {reads[name]: cls.meant(name, settings[name]) for name in settings if name in reads}
         return cls.model_validate(known)
 
 

@@ -53,11 +53,11 @@ class HfDeberta(HfConfig):
 
     @model_validator(mode="after")
     def _both_directions(self) -> Self:
-        said = self.pos_att_type
-        kinds = said.lower().split("|") if isinstance(said, str) else said
+        text = self.pos_att_type
+        kinds = text.lower().split("|") if isinstance(text, str) else text
         if {kind.strip() for kind in kinds} != {"c2p", "p2c"}:
             raise ValueError(
-                f"pos_att_type = {said}", "bertc scores distances by queries and by keys"
+                f"pos_att_type = {text}", "bertc scores distances by queries and by keys"
             )
         return self
 

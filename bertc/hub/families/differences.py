@@ -36,21 +36,21 @@ def unlike(family: Family, candidate: Candidate) -> Iterator[Obstacle]:
         heads = f"heads={show_value(encoder.settings()['heads'])}"
         yield Obstacle(heads, f"in all layouts they fill hidden = {encoder.hidden}")
         return
-    there = _comparable(candidate, config.settings())
-    table, longest = there["positions"], max(stage.seq for stage in candidate.resolved.stages)
+    of_layout = _comparable(candidate, config.settings())
+    table, longest = of_layout["positions"], max(stage.seq for stage in candidate.resolved.stages)
     if isinstance(table, TablePositions) and not isinstance(encoder.positions, TablePositions):
-        there["positions"] = table.model_copy(update={"rows": table.offset + longest})
+        of_layout["positions"] = table.model_copy(update={"rows": table.offset + longest})
     languages = {"language_embeddings": bool(encoder.languages)}
-    here = _comparable(candidate, {**encoder.settings(), **languages})
-    for name in dict.fromkeys(("heads", "share", *here)):
-        value, read = here[name], there[name]
+    of_program = _comparable(candidate, {**encoder.settings(), **languages})
+    for name in dict.fromkeys(("heads", "share", *of_program)):
+        value, read = of_program[name], of_layout[name]
         depth = range(encoder.depth)
         # Patterns by a number may differ where no layer does.
         if value == read or (name == "attention" and all(value.at(n) == read.at(n) for n in depth)):
             continue
         instead = f"{name}={show_value(read, setting_shape(name))}"
         setting = f"{name}={show_value(value, setting_shape(name))}"
-        if name == "embedding" and here["share"] != sharing.ShareNone():
+        if name == "embedding" and of_program["share"] != sharing.ShareNone():
             setting = f"share with {setting}"
         yield Obstacle(setting, f"{layout} has {instead}", instead)
     if encoder.ffn != ffn.feed_forward(encoder.settings()["activation"]):

@@ -70,9 +70,9 @@ class HfModernBert(HfGated):
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
-        said = len(self.layer_types or ())
-        if said not in (0, self.num_hidden_layers):
-            entries = f"layer_types has {said} entries for {self.num_hidden_layers} layers"
+        entry_count = len(self.layer_types or ())
+        if entry_count not in (0, self.num_hidden_layers):
+            entries = f"layer_types has {entry_count} entries for {self.num_hidden_layers} layers"
             raise ValueError(entries, config.NO_CLASS)
         if config.MEANING[self.classifier_activation] != config.MEANING[self.hidden_act]:
             raise ValueError(
@@ -84,8 +84,8 @@ class HfModernBert(HfGated):
 
     def _attention(self) -> FullAttention | LocalAttention:
         """Its pattern of layers, by a number if one gives it, else written out."""
-        depth, every = self.num_hidden_layers, self.global_attn_every_n_layers
-        global_layers = tuple(range(0, depth, every))
+        depth, period = self.num_hidden_layers, self.global_attn_every_n_layers
+        global_layers = tuple(range(0, depth, period))
         if self.layer_types:
             global_layers = tuple(n for n, kind in enumerate(self.layer_types) if kind == GLOBAL)
         if len(global_layers) == depth:
@@ -98,8 +98,8 @@ class HfModernBert(HfGated):
         )  # fmt: skip
 
     def settings(self) -> dict[str, Any]:
-        said = self.rope_parameters or {}
-        far, near = said.get("full_attention"), said.get("sliding_attention")
+        ropes = self.rope_parameters or {}
+        far, near = ropes.get("full_attention"), ropes.get("sliding_attention")
         theta = (far and far.rope_theta) or self.global_rope_theta
         # ModernBERT's first configurations have null where both are the same.
         local = (near and near.rope_theta) or self.local_rope_theta or theta

@@ -94,7 +94,7 @@ NOMIC = Family(
         dropout="classifier_dropout",
         otherwise="NomicBERT has no class for choices and spans",
     ),
-    claims=lambda one: one.encoder.positions.kind == "rotary" and one.encoder.norm.kind == "post",
+    claims=lambda c: c.encoder.positions.kind == "rotary" and c.encoder.norm.kind == "post",
     recipe="nomic",
     vocabulary=WordPiece,
 )

@@ -122,7 +122,7 @@ def _layout(
             ),
             dropout="classifier_dropout",
         ),
-        claims=lambda one: bool(one.encoder.positions.offset) and system in {"", *one.systems},
+        claims=lambda c: bool(c.encoder.positions.offset) and system in {"", *c.systems},
         recipe="roberta",
         vocabulary=vocabulary,
         head_activation="gelu",

@@ -80,8 +80,8 @@ class HfXlm(HfConfig):
         }  # fmt: skip
 
     @classmethod
-    def written(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-        known = super().written(encoder, tokens)
+    def to_file(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+        known = super().to_file(encoder, tokens)
         return known | {"pad_token_id": known.pop("pad_index")}
 
 

@@ -157,7 +157,7 @@ XLNET = family.Family(
         default=0.1,
         summary={"summary_type": "last", "summary_activation": "tanh"},
     ),
-    claims=lambda one: one.encoder.attention.kind == "relative" or one.encoder.two_streams,
+    claims=lambda c: c.encoder.attention.kind == "relative" or c.encoder.two_streams,
     obstacle=_obstacle,
     recipe="xlnet",
     vocabulary=Unigram,

@@ -14,7 +14,7 @@ from bertc.hub.families.family import Family, HfClass, Obstacle, transformer
 from bertc.hub.folders import replacing
 from bertc.hub.keys import by_key, keys, part_of, prefix_key
 from bertc.hub.leaving.exporting import Exported, save_tokenizer
-from bertc.hub.leaving.target import held_task, target_of
+from bertc.hub.leaving.target import exported_task, target_of
 from bertc.hub.tensors import write_tensors
 from bertc.ir.learning.answer import Labels, Tags
 from bertc.ir.methods.adapter import OF_PAIRS, Lora
@@ -22,17 +22,17 @@ from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.resolved import Resolved
 
 
-def merged(resolved: Resolved, tensors: Mapping[str, Tensor]) -> tuple[Resolved, dict[str, Tensor]]:
+def merge(resolved: Resolved, tensors: Mapping[str, Tensor]) -> tuple[Resolved, dict[str, Tensor]]:
     """Program and weights of the network without its adapter; the outputs are the same."""
     encoder = resolved.encoder
     if not isinstance(encoder, Encoder) or not isinstance(encoder.adapt, Lora):
         return resolved, dict(tensors)
-    plain = {name: one for name, one in tensors.items() if not name.endswith(OF_PAIRS)}
+    plain = {name: tensor for name, tensor in tensors.items() if not name.endswith(OF_PAIRS)}
     for name in tensors.keys() - plain.keys():
-        at, _, one = name.rpartition(".")
-        if one == OF_PAIRS[0]:
-            product = tensors[f"{at}.{OF_PAIRS[1]}"] @ tensors[name]
-            plain[f"{at}.weight"] = plain[f"{at}.weight"] + encoder.adapt.scale * product
+        module, _, leaf = name.rpartition(".")
+        if leaf == OF_PAIRS[0]:
+            product = tensors[f"{module}.{OF_PAIRS[1]}"] @ tensors[name]
+            plain[f"{module}.weight"] = plain[f"{module}.weight"] + encoder.adapt.scale * product
     return resolved.merged, plain
 
 
@@ -57,27 +57,27 @@ def export_adapter(
     """Write the pairs, the pooler and the head of a task, for peft to put onto ``base``."""
     encoder, adapt = transformer(resolved), transformer(resolved).adapt
     assert isinstance(adapt, Lora), "called for adapted networks"
-    program, weights_merged = merged(resolved, tensors)
+    program, weights_merged = merge(resolved, tensors)
     target = target_of(program, weights_merged, vocabulary.pad, prefer)
     if isinstance(target, Obstacle):
         raise DataError(str(target), help=_MERGED)
     family, chosen = target
-    task = held_task(program, chosen.parts)
+    task = exported_task(program, chosen.parts)
     if task is None:
         plain = family.class_for(frozenset({"pooler"}))
         assert plain is not None, f"{family.title} has a class of the encoder alone"
         chosen = plain
     pairs = _pairs(family, encoder, chosen, tensors)
     named = [name for name in weights_merged if part_of(name) in chosen.parts]
-    others = keys(family, encoder, named, chosen.named)
-    beside = {prefix_key(family, chosen, n, key): weights_merged[n] for n, key in others.items()}
+    placed = keys(family, encoder, named, chosen.named)
+    saved = {prefix_key(family, chosen, n, key): weights_merged[n] for n, key in placed.items()}
     count = len(task.answer.names) if task and isinstance(task.answer, Labels | Tags) else 0
     with replacing(folder) as fresh:
-        ready = {f"{WITHIN}{key}": tensor for key, tensor in (pairs | beside).items()}
+        ready = {f"{WITHIN}{key}": tensor for key, tensor in (pairs | saved).items()}
         write_tensors(fresh / "adapter_model.safetensors", ready)
         # Where the folder is on this machine is nobody else's.
         config = {"base_model_name_or_path": None if Path(base).is_absolute() else base}
-        config |= _config(family, adapt, chosen, pairs, [*beside])
+        config |= _config(family, adapt, chosen, pairs, [*saved])
         (fresh / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n")
         save_tokenizer(vocabulary, fresh, resolved)
     loads = f", loaded with num_labels={count}" if count else ""
@@ -94,16 +94,16 @@ def _pairs(
     pairs = dict[str, Tensor]()
     for key, names in by_key(family, keys(family, encoder, maps, chosen.named)).items():
         ends = [name.removesuffix("weight") for name in names]
-        firsts = [tensors[f"{at}{OF_PAIRS[0]}"] for at in ends if f"{at}{OF_PAIRS[0]}" in tensors]
+        firsts = [tensors[f"{m}{OF_PAIRS[0]}"] for m in ends if f"{m}{OF_PAIRS[0]}" in tensors]
         if not firsts:
             continue
         stored = [family.reshape.out(encoder, name, tensors[name]) for name in names]
-        if not all(torch.equal(one, tensors[n]) for one, n in zip(stored, names, strict=True)):
+        if not all(torch.equal(x, tensors[n]) for x, n in zip(stored, names, strict=True)):
             way = f"the {family.title} layout stores {key} as no matrix, to which peft adds nothing"
             raise DataError(way, help=_MERGED)
         # Of maps that share a key those without a pair have rows of zeros.
-        rows = [(f"{at}{OF_PAIRS[1]}", tensors[n]) for at, n in zip(ends, names, strict=True)]
-        seconds = [tensors.get(name, one.new_zeros(len(one), 0)) for name, one in rows]
+        rows = [(f"{m}{OF_PAIRS[1]}", tensors[n]) for m, n in zip(ends, names, strict=True)]
+        seconds = [tensors.get(name, weight.new_zeros(len(weight), 0)) for name, weight in rows]
         module = prefix_key(family, chosen, names[0], key).removesuffix(".weight")
         second: Tensor = torch.block_diag(*seconds)  # type: ignore[no-untyped-call]
         pairs |= {f"{module}.lora_A.weight": torch.cat(firsts), f"{module}.lora_B.weight": second}
@@ -111,15 +111,15 @@ def _pairs(
 
 
 def _config(
-    family: Family, adapt: Lora, chosen: HfClass, pairs: Mapping[str, Tensor], beside: list[str]
+    family: Family, adapt: Lora, chosen: HfClass, pairs: Mapping[str, Tensor], saved: list[str]
 ) -> dict[str, Any]:
     """The settings of ``adapter_config.json``, without the base (peft, LoraConfig)."""
     first = ".lora_A.weight"
     ranks = {key.removesuffix(first): len(pairs[key]) for key in pairs if key.endswith(first)}
     wider = {module: rank for module, rank in ranks.items() if rank != adapt.rank}
     # A module is saved as a whole: heads, and a pooler within the encoder.
-    parts = [key.removeprefix(f"{family.prefix}.").split(".")[0] for key in beside]
-    names = {key.partition(part)[0] + part for key, part in zip(beside, parts, strict=True)}
+    parts = [key.removeprefix(f"{family.prefix}.").split(".")[0] for key in saved]
+    names = {key.partition(part)[0] + part for key, part in zip(saved, parts, strict=True)}
     kind = next((kind for end, kind in TASKS.items() if chosen.name.endswith(end)), None)
     return {
         "peft_type": "LORA", "task_type": kind, "r": adapt.rank, "lora_alpha": adapt.alpha,

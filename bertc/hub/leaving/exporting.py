@@ -16,7 +16,7 @@ from bertc.hub.families.config import Tokens, place_of_cls
 from bertc.hub.families.family import Family, HfClass, Obstacle, transformer
 from bertc.hub.folders import replacing
 from bertc.hub.keys import by_key, keys, part_of, parts_of, prefix_key
-from bertc.hub.leaving.target import held_task, target_of
+from bertc.hub.leaving.target import exported_task, target_of
 from bertc.hub.networks import alone, names_beside, tensors_alone
 from bertc.hub.sentences import Sentences, write_sentences
 from bertc.hub.tensors import write_tensors
@@ -84,7 +84,7 @@ def export_model(
     """
     # What maps states to a teacher's width has served.
     taught = [t.objective.teaching for t in resolved.terms()]
-    aids = {one.head_name for one in taught if one and not one.asks_head}
+    aids = {aid.head_name for aid in taught if aid and not aid.asks_head}
     tensors = {name: tensor for name, tensor in tensors.items() if part_of(name) not in aids}
     target = target_of(alone(resolved), tensors, vocabulary.pad, prefer)
     if strict and isinstance(target, Obstacle):
@@ -98,11 +98,11 @@ def export_model(
         by_token = sentences is not None and isinstance(sentences.pooling, TokenVectors)
         dense = main.pop(MAP, None) if by_token else None
         written = _write_hf(_Model(resolved, main, vocabulary), fresh, target, copied or {})
-        if sentences and not held_task(resolved, parts_of(tensors)):
+        if sentences and not exported_task(resolved, parts_of(tensors)):
             note = f"sentence-transformers loads it too: {sentences}"
             if sentences.obstacle:
-                said = sentences.obstacle
-                note = f"its vectors have {said}: without files of sentence-transformers"
+                obstacle = sentences.obstacle
+                note = f"its vectors have {obstacle}: without files of sentence-transformers"
             else:
                 pooler = not written.lacks_pooler
                 write_sentences(sentences, fresh, resolved.encoder, pooler=pooler)
@@ -116,10 +116,10 @@ def export_model(
 def notes_on_reading(resolved: Resolved) -> tuple[str, ...]:
     """Notes on stages that read in unlike directions, and on a head that scores what follows."""
     body = resolved.encoder
-    others = [t.name for t in resolved.terms() if not is_answerable(t.objective, body)]
+    unanswered = [t.name for t in resolved.terms() if not is_answerable(t.objective, body)]
     seen = "earlier tokens alone" if body.causal else "all tokens of a row"
-    last = f"each token attends to {seen}; {listed(others)} learned otherwise"
-    return (*[last] * bool(others), *[NEXT] * scores_next(resolved))
+    last = f"each token attends to {seen}; {listed(unanswered)} learned otherwise"
+    return (*[last] * bool(unanswered), *[NEXT] * scores_next(resolved))
 
 
 def scores_next(resolved: Resolved) -> bool:
@@ -139,15 +139,15 @@ def _with_networks_beside(written: Exported, model: _Model, fresh: Path) -> Expo
     """The folder with one for each further network, in ``fresh`` until it takes its place."""
     resolved, tensors, vocabulary = model
     for name in names_beside(resolved):
-        one = _Model(alone(resolved, name), tensors_alone(resolved, tensors, name), vocabulary)
+        network = _Model(alone(resolved, name), tensors_alone(resolved, tensors, name), vocabulary)
         (fresh / name).mkdir()
-        target = target_of(one.resolved, one.tensors, vocabulary.pad, written.layout)
+        target = target_of(network.resolved, network.tensors, vocabulary.pad, written.layout)
         if isinstance(target, Obstacle):
-            other = _write_own(one, fresh / name, target)
+            exported = _write_own(network, fresh / name, target)
         else:
-            other = _write_hf(one, fresh / name, target, {})
-        first = replace(other, folder=written.folder / name).summary().splitlines()[0]
-        notes = (*written.notes, f"the {name}: {first}", *other.notes)
+            exported = _write_hf(network, fresh / name, target, {})
+        first = replace(exported, folder=written.folder / name).summary().splitlines()[0]
+        notes = (*written.notes, f"the {name}: {first}", *exported.notes)
         written = replace(written, notes=notes)
     return written
 
@@ -190,20 +190,23 @@ def _write_hf(
 ) -> Exported:
     (resolved, tensors, vocabulary), (family, chosen) = model, target
     encoder = transformer(resolved)
-    held = [n for n in tensors if part_of(n) in chosen.parts | {"body"}]
-    beside = {n: tensor for n, tensor in tensors.items() if n not in set(held)}
-    placed = keys(family, encoder, held, chosen.named)
-    assert len(placed) == len(held), f"{family.title} has no place for {set(held) - set(placed)}"
+    fits = [n for n in tensors if part_of(n) in chosen.parts | {"body"}]
+    left = {n: tensor for n, tensor in tensors.items() if n not in set(fits)}
+    placed = keys(family, encoder, fits, chosen.named)
+    assert len(placed) == len(fits), f"{family.title} has no place for {set(fits) - set(placed)}"
     ready = {}
     for key, names in by_key(family, placed).items():
-        parts = [family.reshape.out(encoder, name, tensors[name]) for name in names]
-        joined = parts[0] if len(parts) == 1 else torch.cat(parts)
+        pieces = [family.reshape.out(encoder, name, tensors[name]) for name in names]
+        joined = pieces[0] if len(pieces) == 1 else torch.cat(pieces)
         ready[prefix_key(family, chosen, names[0], key)] = joined
     for key, shape in family.unused(encoder).items():
         ready[f"{family.prefix}.{key}"] = torch.zeros(shape)
     write_tensors(fresh / "model.safetensors", ready)
-    name = _class_that_came(family, chosen, copied, parts_of(held))
-    if [name] != copied.get("architectures"):
+    parts, came = parts_of(fits), copied.get("architectures")
+    # The class that a folder came with, if it holds parts of these.
+    known = family.classes if chosen in family.classes else ()
+    name = next((c.name for c in known if [c.name] == came and c.parts <= parts), chosen.name)
+    if [name] != came:
         copied = {key: value for key, value in copied.items() if key not in OF_SCORES}
     config = {
         **copied, **hf_config(family, encoder, vocabulary, chosen), "architectures": [name],
@@ -214,25 +217,16 @@ def _write_hf(
     (fresh / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     save_tokenizer(vocabulary, fresh, resolved)
     notes = list[str]()
-    if beside:
-        write_tensors(fresh / BESIDE, beside)
-        others = ", ".join(sorted(parts_of(beside)))
-        notes.append(f"{chosen.name} cannot hold {others}: written to {BESIDE}, for bertc alone")
-    if chosen.parts - parts_of(held):
+    if left:
+        write_tensors(fresh / BESIDE, left)
+        heads = ", ".join(sorted(parts_of(left)))
+        notes.append(f"{chosen.name} cannot hold {heads}: written to {BESIDE}, for bertc alone")
+    if chosen.parts - parts:
         notes.append(f"{chosen.name} draws a pooler when it is loaded: the model has none")
     if chosen.name.endswith("ForTokenClassification") and isinstance(resolved.vocabulary, ByteBpe):
         notes.append(JOINED)
     if family.model_type in UNASKED:
         notes.append(TYPED)
     plain = family.class_for(frozenset({"pooler"}))
-    lacks = plain is not None and plain.parts == {"pooler"} and "pooler" not in parts_of(held)
+    lacks = plain is not None and plain.parts == {"pooler"} and "pooler" not in parts
     return Exported(fresh, family.model_type, name, tuple(notes), lacks)
-
-
-def _class_that_came(
-    family: Family, chosen: HfClass, copied: Mapping[str, Any], parts: frozenset[str]
-) -> str:
-    """The class that a folder came with, if it holds parts of these, else the one chosen."""
-    classes = family.classes if chosen in family.classes else ()
-    came = (c.name for c in classes if [c.name] == copied.get("architectures") and c.parts <= parts)
-    return next(came, chosen.name)

@@ -11,7 +11,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.weight_maps.pruned import Entries, Removed, entries, prune
 
 
-def removed_units(encoder: Encoder, tensors: Mapping[str, Tensor]) -> Removed:
+def find_removed(encoder: Encoder, tensors: Mapping[str, Tensor]) -> Removed:
     """Heads and neurons whose weights are all zero, by part and layer."""
     used: dict[tuple[SharedPart, int], Tensor] = {}
     for name, place in entries(encoder).items():
@@ -41,7 +41,7 @@ def remove_units(
     encoder = resolved.encoder
     if not isinstance(encoder, Encoder):
         return resolved, dict(tensors)
-    removed, places = removed_units(encoder, tensors), entries(encoder)
+    removed, places = find_removed(encoder, tensors), entries(encoder)
     smaller = dict(tensors)
     for name, place in places.items():
         gone = removed[place.part][place.layer]

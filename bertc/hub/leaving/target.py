@@ -43,16 +43,16 @@ def target_of(
     names = [*names]
     if program.encoder.head.decoder:  # which no class of transformers has
         terms = (term.objective for term in program.terms())
-        learned -= {one.head_name for one in terms if one.states.decoded}
+        learned -= {term.head_name for term in terms if term.states.decoded}
     parts = parts_of(names) & learned
     stages = list[AnyStage]()
     for stage in program.stages:  # without terms whose heads are absent
-        held = tuple(t for t in stage.objective if t.objective.head_name in parts)
-        stages.append(stage.model_copy(update={"objective": held}))
+        learned_terms = tuple(t for t in stage.objective if t.objective.head_name in parts)
+        stages.append(stage.model_copy(update={"objective": learned_terms}))
     family = family_for(program.model_copy(update={"stages": tuple(stages)}), pad, prefer)
     if isinstance(family, Obstacle):
         return family
-    task = held_task(program, parts)
+    task = exported_task(program, parts)
     if task is not None:
         holder = task_class(family, task, "pooler" in parts and program.encoder.pooler)
         return holder if isinstance(holder, Obstacle) else (family, holder)
@@ -63,7 +63,7 @@ def target_of(
     return family, chosen
 
 
-def held_task(program: Resolved, parts: frozenset[str]) -> AnyTask | None:
+def exported_task(program: Resolved, parts: frozenset[str]) -> AnyTask | None:
     """The task whose head is exported: the first of the last stage, if its head is there."""
     tasks = [task for task in program.stages[-1].tasks if not isinstance(task.answer, Vector)]
     return next((task.judged for task in tasks if task.title in parts), None)
@@ -81,7 +81,7 @@ def task_class(family: Family, task: AnyTask, pooler: PoolerKind) -> HfClass | O
     if beyond := beyond_last(task):
         return beyond
     heads = family.tasks
-    holder = next((one for one in heads.classes if answer.kind in one.kinds), None)
+    holder = next((c for c in heads.classes if answer.kind in c.kinds), None)
     if holder is None:
         return Obstacle(f"task={task.kind}", heads.otherwise)
     if holder.pooler == "read" and not pooler:
@@ -89,14 +89,14 @@ def task_class(family: Family, task: AnyTask, pooler: PoolerKind) -> HfClass | O
         return Obstacle("pooler=false", f"{holder.name} reads the pooler", usual)
     if holder.pooler == "refused" and pooler:
         return Obstacle("pooler=true", f"{holder.name} has no pooler", "pooler=false")
-    said = family.poolers[pooler] if pooler else {}
-    if said and not holder.always.items() <= said.items():
+    summary = family.poolers[pooler] if pooler else {}
+    if summary and not holder.always.items() <= summary.items():
         kind = next(k for k, s in family.poolers.items() if holder.always.items() <= s.items())
         instead = f"pooler={str(kind).lower()}"
         return Obstacle(f"pooler={str(pooler).lower()}", f"{holder.name} has {kind} there", instead)
     chosen = holder.holding(task.title, bool(pooler))
     rate = {holder.dropout or heads.dropout: task.dropout}
-    return replace(chosen, settings={**settings_of(task), **rate, **said, **chosen.settings})
+    return replace(chosen, settings={**settings_of(task), **rate, **summary, **chosen.settings})
 
 
 def beyond_last(task: AnyTask) -> Obstacle | None:
@@ -114,8 +114,8 @@ def settings_of(task: AnyTask) -> Mapping[str, Any]:
     """Settings of ``config.json`` for a task: title and labels."""
     title = {"finetuning_task": task.title}
     if isinstance(task, Rerank):
-        said = {"activation_fn": ACTIVATIONS[task.activation]}
-        return {**title, **_labels(("LABEL_0",)), "sentence_transformers": said}
+        settings = {"activation_fn": ACTIVATIONS[task.activation]}
+        return {**title, **_labels(("LABEL_0",)), "sentence_transformers": settings}
     match task.answer:
         case Labels(names=names):
             return {**title, **_labels(names), "problem_type": "single_label_classification"}
@@ -161,8 +161,8 @@ def remark_own_layout(program: Complete, resolved: Resolved, diagnostics: Diagno
         "the trained model fits no layout of transformers and is exported with its own code: "
         f"{obstacle.setting} stands in the way"
     )
-    at = unshipped[0] if unshipped else None
-    diagnostics.remark(Diagnostic("R108", message, at, label=obstacle.why, help=obstacle.instead))
+    span = unshipped[0] if unshipped else None
+    diagnostics.remark(Diagnostic("R108", message, span, label=obstacle.why, help=obstacle.instead))
 
 
 def padding(resolved: Resolved) -> int:

@@ -138,18 +138,18 @@ def _serve(pipe: Connection, make: Contenders, index: int, device: torch.device)
     gauge = small.gauge()
     with contender.open() as step, contender.turn():
         first, _ = _time_steps(step, 1, gauge)
-        compiled = gauge.graphs, gauge.graph_breaks
+        compiled = gauge.graphs
         warm, _ = _time_steps(step, WARM_STEPS, gauge)
         steps = max(1, math.ceil(TURN_SECONDS / warm))
         pipe.send((first, *compiled, gauge.peak_bytes))
         while True:
             gauge.release()
             pipe.recv()
-            graphs = gauge.graphs
+            graphs, _ = gauge.graphs
             if device.type != "cpu":
                 step()  # takes the memory again
             seconds, waited = _time_steps(step, steps, gauge)
-            pipe.send((seconds, waited, gauge.graphs - graphs))
+            pipe.send((seconds, waited, gauge.graphs[0] - graphs))
 
 
 def _time_steps(step: Step, steps: int, gauge: Any) -> tuple[float, float]:

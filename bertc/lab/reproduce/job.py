@@ -82,7 +82,7 @@ class Job:
         try:
             yield
         except SpecError as error:
-            raise error.placed(place) from None
+            raise error.locate(place) from None
         except BertcError as error:
             raise type(error)(f"{place}: {error.message}", error.help) from None
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bertc.base.diagnostics import DataError, listed
-from bertc.hub.networks import summed
+from bertc.hub.networks import add_tables
 from bertc.hub.weights import checkpoint_notes
 from bertc.ir.address import key
 from bertc.ir.base import Weight
@@ -90,14 +90,14 @@ class Carrying:
 def carrying(init: FromOther, old: Resolved, corpus: PreparedCorpus) -> Carrying:
     """The map from the tables of ``old`` to those of a run, by ``embeddings`` of its init."""
     vocabulary, vectors = corpus.vocabulary, None
-    theirs = vocabulary_of(Path(init.path), old.encoder.vocab_size)
+    source = vocabulary_of(Path(init.path), old.encoder.vocab_size)
     match init.embeddings:
         case Focus(vectors=""):
             ids = (shard.opened().ids for text in corpus.texts for shard in text.train)
             vectors = vectors_of_text(ids, vocabulary, Silent())
         case Focus(vectors=name):
             vectors = vectors_of_words(name, vocabulary, Silent())
-    sums = token_sums(theirs, vocabulary, init.embeddings, vectors)
+    sums = token_sums(source, vocabulary, init.embeddings, vectors)
     of_text = ~vocabulary.special[sums.tokens] & (sums.tokens != vocabulary.unk)
     if not of_text.any() and not isinstance(init.embeddings, Redrawn):
         raise DataError(
@@ -106,19 +106,19 @@ def carrying(init: FromOther, old: Resolved, corpus: PreparedCorpus) -> Carrying
             "init=run(..., embeddings=random) draws all of them",
         )
     rows, seed = table_rows(corpus.resolved.vocabulary), corpus.resolved.run.seed
-    return Carrying(sums, rows, theirs.size, seed, tuple(_notes(sums, theirs, corpus)))
+    return Carrying(sums, rows, source.size, seed, tuple(_notes(sums, source, corpus)))
 
 
-def _notes(sums: TokenSums, theirs: Vocabulary, corpus: PreparedCorpus) -> Iterator[str]:
+def _notes(sums: TokenSums, source: Vocabulary, corpus: PreparedCorpus) -> Iterator[str]:
     """Lines about the origin of the rows, and the length of words before and after."""
     size = sums.size
     yield (
         f"rows of {sums.equal:,} of {size:,} tokens are carried over ({sums.equal / size:.1%}), "
         f"{sums.mixed:,} are means, {size - sums.equal - sums.mixed:,} drawn; "
-        f"{theirs.size:,} tokens there"
+        f"{source.size:,} tokens there"
     )
     if texts := [*first_pieces(corpus.resolved)]:
-        pair = (tokens_a_word(v.tokenizer, texts) for v in (corpus.vocabulary, theirs))
+        pair = (tokens_a_word(v.tokenizer, texts) for v in (corpus.vocabulary, source))
         yield "{:.3f} tokens a word of the text, {:.3f} by its own vocabulary".format(*pair)
 
 
@@ -175,13 +175,13 @@ def source_of(resolved: Resolved, corpus: PreparedCorpus | None = None) -> Sourc
         tensors, rows = carry.weights(old, tensors), carry.notes
         old = old.with_vocabulary(resolved.vocabulary)
     if not target.adds_tables:
-        tensors = summed(old, tensors)
+        tensors = add_tables(old, tensors)
     places, mismatches = fit(old, tensors.keys(), target, begins_as(resolved))
     if mismatches:
         raise refusal(folder, mismatches, old, target)
     notes = (
         *checkpoint_notes(folder), *rows, *_differences(old, target), *_new(places, old, target),
-        *(_note_left(init, places, old, target) if isinstance(init, growth.FromLayers) else []),
+        *(_layers(init, places, old, target) if isinstance(init, growth.FromLayers) else []),
     )  # fmt: skip
     return Source(folder, tensors, places, sha256, notes, moments)
 
@@ -203,15 +203,15 @@ def _read(
     if init.moments == "reset":
         return old, tensors, {}
     sound = checkpoints.verify(checkpoint)
-    theirs, file = old.stage_after(sound.step).optimizer, sound.folder / checkpoints.OPTIMIZER
-    if theirs.keeps != optimizer.keeps:
+    rule, file = old.stage_after(sound.step).optimizer, sound.folder / checkpoints.OPTIMIZER
+    if rule.keeps != optimizer.keeps:
         raise DataError(
-            f"{folder} was trained by {theirs.kind}, which keeps {theirs.keeps}; {optimizer.kind} "
+            f"{folder} was trained by {rule.kind}, which keeps {rule.keeps}; {optimizer.kind} "
             f"keeps {optimizer.keeps}",
-            help=f"moments=reset, or optimizer={theirs.kind}",
+            help=f"moments=reset, or optimizer={rule.kind}",
         )
-    moments = moments_of(theirs, model_weights(old))
-    return old, tensors, checkpoints.load(file, {n: of.shape for n, of in moments.items()})
+    moments = moments_of(rule, model_weights(old))
+    return old, tensors, checkpoints.load(file, {n: weight.shape for n, weight in moments.items()})
 
 
 def _from_vectors(init: growth.FromVectors, resolved: Resolved, vocabulary: Vocabulary) -> Source:
@@ -232,16 +232,14 @@ def _from_vectors(init: growth.FromVectors, resolved: Resolved, vocabulary: Voca
     return Source(Path(init.path), tensors, places, digest_of(tensors), (note,))
 
 
-def _differences(old: Resolved, new: Resolved) -> list[str]:
+def _differences(old: Resolved, new: Resolved) -> Iterator[str]:
     """Warnings about settings that differ between the networks without changing shapes."""
-    notes = []
     before, after = old.encoder.settings(), new.encoder.settings()
     for name in (name for name in UNSHAPED if name in before and name in after):
         pair = before[name], after[name]
-        there, here = (show_value(value, setting_shape(name), full=True) for value in pair)
-        if there != here:
-            notes.append(f"warning: {name} is {there} there, but {here} here")
-    return notes
+        old_text, new_text = (show_value(value, setting_shape(name), full=True) for value in pair)
+        if old_text != new_text:
+            yield f"warning: {name} is {old_text} there, but {new_text} here"
 
 
 def _new(places: WeightMap, old: Resolved, new: Resolved) -> list[str]:
@@ -252,10 +250,10 @@ def _new(places: WeightMap, old: Resolved, new: Resolved) -> list[str]:
     missing = [head for head in heads if f"heads.{head}" not in copied]
     changed = changed_answers(old, new)
     reasons = {
-        title: f"its {title} head predicts {_tells(there)}, but this one {_tells(here)}"
-        for title, (there, here) in changed.items()
+        title: f"its {title} head predicts {_tells(old_answer)}, but this one {_tells(new_answer)}"
+        for title, (old_answer, new_answer) in changed.items()
     }
-    pooled = [n for n, at in places.copies.items() if ".pooler." in n and at.startswith("heads.")]
+    pooled = [n for n, src in places.copies.items() if ".pooler." in n and src.startswith("heads.")]
     return [
         *(["the pooler starts as its masked-LM head up to the table"] if pooled else []),
         *(
@@ -265,13 +263,13 @@ def _new(places: WeightMap, old: Resolved, new: Resolved) -> list[str]:
     ]
 
 
-def _note_left(init: growth.FromLayers, at: WeightMap, old: Resolved, new: Resolved) -> list[str]:
+def _layers(init: growth.FromLayers, places: WeightMap, old: Resolved, new: Resolved) -> list[str]:
     """A line about which layers are taken, and one for each table of embeddings that is not."""
     depths = old.encoder.depth, new.encoder.depth
-    taken = ", ".join(str(init.source(layer, *depths)) for layer in range(depths[1]))
+    layers = ", ".join(str(init.source(layer, *depths)) for layer in range(depths[1]))
     tables = {weight.name for weight in model_weights(old) if weight.part == "embeddings"}
-    unused = sorted(tables - set(at.copies.values()))
-    return [f"layers {taken}", *(f"its {name} is left out" for name in unused)]
+    unused = sorted(tables - set(places.copies.values()))
+    return [f"layers {layers}", *(f"its {name} is left out" for name in unused)]
 
 
 def _tells(answer: Answer) -> str:

@@ -7,8 +7,6 @@ import numpy as np
 import torch
 
 from bertc.cost.planning.plan import Plan
-from bertc.hub.families.config import Wordless
-from bertc.ir.network.body import first_position
 from bertc.ir.program.model import model_weights, trained_names
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
@@ -39,7 +37,7 @@ def first_step(resolved: Resolved, model: Model, plan: Plan) -> TrainStep:
     moments = zero_moments(stage.optimizer, table, named)
     rule = make_rule(stage.optimizer, table, named, moments, 0, plan.compile, None, plan.precision)
     objective = make_objective(model, stage, plan.compile, frozen_networks(stage, model))
-    vocab = unlearned_vocab(resolved.encoder.vocab_size, torch.device(plan.device))
+    vocab = uniform_vocab(resolved.encoder.vocab_size, torch.device(plan.device))
     return TrainStep(model, stage, vocab, rule, objective, plan.microbatches[0])
 
 
@@ -85,7 +83,7 @@ class RandomText:
         )  # fmt: skip
 
 
-def unlearned_vocab(vocab_size: int, device: torch.device) -> VocabTensors:
+def uniform_vocab(vocab_size: int, device: torch.device) -> VocabTensors:
     """A vocabulary of equally frequent whole words, its first ids special."""
     special_v = torch.arange(vocab_size) < SPECIALS
     return VocabTensors(
@@ -94,9 +92,3 @@ def unlearned_vocab(vocab_size: int, device: torch.device) -> VocabTensors:
         unigram_cdf=cumulative((~special_v).double()).to(device),
         frequency=torch.ones(vocab_size, dtype=torch.float64, device=device),
     )  # fmt: skip
-
-
-def unlearned(resolved: Resolved) -> Wordless:
-    """The vocabulary of an untrained model, without files."""
-    # RoBERTa's positions start after the padding id (fairseq, LearnedPositionalEmbedding).
-    return Wordless(max(0, first_position(resolved.encoder) - 1))

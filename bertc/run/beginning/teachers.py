@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bertc.base.diagnostics import DataError, UsageError
-from bertc.hub.networks import summed
+from bertc.hub.networks import add_tables
 from bertc.ir.learning.answer import alike
 from bertc.ir.learning.objective import FromFolder, FromSpec, Teacher
 from bertc.ir.learning.task import Task
@@ -32,12 +32,12 @@ def require_same_tokens(resolved: Resolved, vocabulary: Vocabulary) -> None:
 
 def refuse_other_tokens(source: str, folder: Path, vocabulary: Vocabulary, rows: int) -> None:
     """Refuse a source whose token table has other tokens in its rows."""
-    theirs = vocabulary_of(folder, rows)
-    if differing := differing_token(theirs, vocabulary):
-        number, there, here = differing
+    other_words = vocabulary_of(folder, rows)
+    if differing := differing_token(other_words, vocabulary):
+        number, other_token, token = differing
         raise DataError(
-            f"the vocabulary of {folder} has {theirs.size:,} tokens and this run's "
-            f"{vocabulary.size:,}; token {number} is {there!r} there and {here!r} here",
+            f"the vocabulary of {folder} has {other_words.size:,} tokens and this run's "
+            f"{vocabulary.size:,}; token {number} is {other_token!r} there and {token!r} here",
             help=f"leave vocab out, and the run reads with the vocabulary of {source}"
             + (", or init=run(..., embeddings=mean) for other tokens" if source == "init" else ""),
         )
@@ -87,25 +87,25 @@ def _at_work(stage: Stage) -> list[tuple[Network, Teacher]]:
 
 def _load(frozen: Frozen, folder: Path, tasks: Sequence[Task]) -> None:
     resolved, tensors = read_model(folder)
-    tensors = summed(resolved, tensors)
+    tensors = add_tables(resolved, tensors)
     body = frozen.network.body
     # A configuration alone does not tell of a pooler, and no term reads one that it left out.
-    there = resolved.encoder
-    if (there if body.pooler else there.model_copy(update={"pooler": False})) != body:
+    encoder = resolved.encoder
+    if (encoder if body.pooler else encoder.model_copy(update={"pooler": False})) != body:
         raise DataError(
             f"the network in {folder} is not the one that this run was made for",
             help="name a teacher that is finished, and stays as it is",
         )
     names = (weight.name for weight in frozen_weights(frozen.network))
     places = {name: _there(name, resolved, tasks) for name in names}
-    lacking = {name.split(".")[1] for name, at in places.items() if at not in tensors}
+    lacking = {name.split(".")[1] for name, source in places.items() if source not in tensors}
     if lacking:
         raise DataError(
             f"the teacher {folder} has no weights of {' or '.join(sorted(lacking))}, whose scores "
             "are asked for",
             help="a teacher that has learned it, or terms that ask for states alone",
         )
-    frozen.load_state_dict({name: tensors[at] for name, at in places.items()})
+    frozen.load_state_dict({name: tensors[source] for name, source in places.items()})
 
 
 def _there(name: str, resolved: Resolved, tasks: Sequence[Task]) -> str:

@@ -118,8 +118,8 @@ def several_answers(several: Several, scores: NDArray[np.float64], fit: HeadFit)
 def _choices(choice: Choice, scored: Said, count: int) -> Answers:
     scores = np.full((count, choice.most), -np.inf)
     for batch, (values,) in scored:
-        there = batch.weights.reshape(-1, choice.most) > 0
-        scores[batch.rows[:: choice.most] // choice.most] = np.where(there, values, -np.inf)
+        is_choice = batch.weights.reshape(-1, choice.most) > 0
+        scores[batch.rows[:: choice.most] // choice.most] = np.where(is_choice, values, -np.inf)
     parts = probabilities(scores, False, NO_FIT)
     labels_given: list[AnswerValue] = [int(best) for best in parts.argmax(1)]
     return Answers(labels_given, [tuple(row) for row in parts.tolist()])
@@ -135,16 +135,16 @@ def _tags(tags: Tags, rows: TaskRows, scored: Said) -> Answers:
         for nth, row in enumerate(batch.rows.tolist()):
             words = rows.words[rows.word_begins[row] : rows.word_begins[row + 1]]
             best = values[nth, : len(words)].argmax(1)
-            names = (
-                tags.names[b] if at >= 0 else unscored for b, at in zip(best, words, strict=True)
+            by_row[row] = tuple(
+                tags.names[b] if word >= 0 else unscored
+                for b, word in zip(best, words, strict=True)
             )
-            by_row[row] = tuple(names)
             sure[row] = tuple(values[nth, : len(words)].max(1).tolist())
     # Of an example in windows each scores some of the words, in order.
     ends = [*np.flatnonzero(np.diff(rows.owners)) + 1, len(rows.owners)]
     spans_of_rows = [slice(first, end) for first, end in pairwise([0, *map(int, ends)])]
-    labels_given: list[AnswerValue] = [tuple(chain(*by_row[at])) for at in spans_of_rows]
-    return Answers(labels_given, [tuple(chain(*sure[at])) for at in spans_of_rows])
+    labels_given: list[AnswerValue] = [tuple(chain(*by_row[span])) for span in spans_of_rows]
+    return Answers(labels_given, [tuple(chain(*sure[span])) for span in spans_of_rows])
 
 
 def _spans(span: Span, task: AnyTask, examples: Examples, rows: TaskRows, scored: Said) -> Answers:
@@ -185,7 +185,7 @@ def _decoded(
         )  # fmt: skip
     parts = [[arrays[which] for _, arrays in windows] for which in range(4)]
     # Cut to the number of starts that the shortest window has.
-    stacked = [np.stack([part[: min(map(len, every))] for part in every]) for every in parts]
+    stacked = [np.stack([part[: min(map(len, arrays))] for part in arrays]) for arrays in parts]
     none_w = np.array([float(arrays[4]) for _, arrays in windows]) if span.unanswerable else None
     return decode_conditioned(
         example.passage, places, stacked[0], stacked[1].astype(np.int64), stacked[2],
@@ -204,7 +204,7 @@ def _score_related(
     assert isinstance(task, Embed), "vectors need a task that embeds"
     if isinstance(examples[0], SearchExample):
         searched = [example for example in examples if isinstance(example, SearchExample)]
-        return found(task, searched, _vectors(rows, scores_said))
+        return rank_all(task, searched, _vectors(rows, scores_said))
     related = [example for example in examples if isinstance(example, layouts.TextExample)]
     vectors, texts = _vectors(rows, scores_said), len(rows.owners) // len(related)
     scored = all(example.answer is not None for example in related)
@@ -230,10 +230,10 @@ def _score_related(
     return Answers(answers, similarities=cosines, loss=losses / len(answers), accuracy=right)
 
 
-def found(task: Embed, searched: Sequence[SearchExample], vectors: Sequence[Tensor]) -> Answers:
+def rank_all(task: Embed, searched: Sequence[SearchExample], vectors: Sequence[Tensor]) -> Answers:
     """The nearest documents of each query, and the cross entropy of its relevant ones among all."""
     keys = [example.key for example in searched if example.relevant is None]
-    at = {key: place for place, key in enumerate(keys)}
+    column_of = {key: place for place, key in enumerate(keys)}
     asked = [example for example in searched if example.relevant is not None]
     loss, right, answers = 0.0, 0, list[AnswerValue]()
     queries, documents = vectors[: len(asked)], vectors[len(asked) :]
@@ -244,7 +244,7 @@ def found(task: Embed, searched: Sequence[SearchExample], vectors: Sequence[Tens
         for example, best, total, likeness_c in zip(
             asked[first:], best_qk, total_q, likeness_qc, strict=False
         ):
-            relevant = [at[key] for key, _ in example.relevant or ()]
+            relevant = [column_of[key] for key, _ in example.relevant or ()]
             loss += float(total - likeness_c[relevant].mean() / task.temperature)
             right += best[0] in relevant
             answers.append(tuple(keys[place] for place in best))
@@ -256,6 +256,6 @@ def _vectors(rows: TaskRows, scores_said: Said) -> list[Tensor]:
     """The vector of each text (d,), or those of its tokens (k, d), in the order of their rows."""
     vectors: list[Tensor] = [torch.empty(0)] * len(rows.owners)
     for batch, (vectors_bd,) in scores_said:
-        for row, one in zip(batch.rows.tolist(), torch.from_numpy(vectors_bd), strict=True):
-            vectors[row] = one[one.any(1)].float() if one.dim() == 2 else one
+        for row, vector in zip(batch.rows.tolist(), torch.from_numpy(vectors_bd), strict=True):
+            vectors[row] = vector[vector.any(1)].float() if vector.dim() == 2 else vector
     return vectors

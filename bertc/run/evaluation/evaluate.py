@@ -30,11 +30,11 @@ from bertc.machine.display import Display, choose
 from bertc.model import EncoderInputs
 from bertc.model.body import Outputs
 from bertc.run.beginning.teachers import frozen_networks
-from bertc.run.evaluation.held_out import Evaluation, counted, evaluate, heldout_rows, unigram_nats
+from bertc.run.evaluation.held_out import Evaluation, evaluate, fetch, heldout_rows, unigram_nats
 from bertc.run.evaluation.manner import Manner
 from bertc.run.evaluation.open_run import OpenRun, open_run
 from bertc.run.evaluation.pairs import evaluate_pairs
-from bertc.run.evaluation.task_lookup import imported, names_files, nothing_to_judge_by
+from bertc.run.evaluation.task_lookup import is_imported, names_files, nothing_to_judge_by
 from bertc.run.evaluation.tasks import Details, evaluate_files, evaluate_tasks, sources_told
 from bertc.run.models.loading import load, read_model, transformer_of, without_heads
 from bertc.run.records.checkpoints import newest
@@ -80,7 +80,7 @@ def evaluate_run(
     resolved, done = _program_of(folder)
     trained = resolved.stage_after(done.step)
     files = bool(task or part or (manner.examples and trained.tasks))
-    files = files or any(map(imported, trained.tasks))
+    files = files or any(map(is_imported, trained.tasks))
     devs = [getattr(t, "dev", "") or getattr(t, "data", "") for t in trained.tasks]
     named = names_files(task, ("dev",)) and not (part or manner.examples or any(devs))
     reading, is_run = None, folder.holds_a_run
@@ -96,8 +96,8 @@ def evaluate_run(
             opening = open_run(folder, resolved, done.step, manner, cache, display)
             with opening as opened, without_heads(opened.model, without):
                 evaluation, notes, reading = _as_in_training(opened, manner, display, details)
-    held = stand_in(trained, done.step)
-    notes = (*plateau_lines(evaluation), *notes, *([held.evaluated] if held else []))
+    stands_in = stand_in(trained, done.step)
+    notes = (*plateau_lines(evaluation), *notes, *([stands_in.evaluated] if stands_in else []))
     return Report(
         run, done.step, resolved.steps_by(done.step, done.seconds), done.tokens, done.seconds,
         evaluation, notes, reading, tuple(details.notes),
@@ -155,10 +155,11 @@ def _as_in_training(run: OpenRun, manner: Manner, display: Display, details: Det
         )
         return evaluation, sources_told(run.data), None
     evaluation, seconds = _of_text(run, run.data, manner, display)
-    return evaluation, (manner.told(run.stage),), next_token_cost(evaluation, run.stage, seconds)
+    reading = next_token_cost(evaluation, run.stage, seconds)
+    return evaluation, (manner.describe(run.stage),), reading
 
 
-def _of_text(run: OpenRun, data: TextData, how: Manner, shown: Display) -> tuple[Evaluation, float]:
+def _of_text(run: OpenRun, data: TextData, how: Manner, view: Display) -> tuple[Evaluation, float]:
     """The evaluation, and the seconds that it took."""
     model, stage, vocabulary = run.model, run.stage, data.vocabulary
     device = next(model.parameters()).device
@@ -168,21 +169,21 @@ def _of_text(run: OpenRun, data: TextData, how: Manner, shown: Display) -> tuple
     examples = how.examples or (EVERYTHING if how.data else run.examples)
     began = time.perf_counter()
     if how.sliding and isinstance(data, RunningData):
-        evaluation = _slide(run, data, costs, how, examples, shown)
+        evaluation = _slide(run, data, costs, how, examples, view)
         return evaluation, time.perf_counter() - began
     rows = heldout_rows(stage, run.microbatch, run.ranks)
     objective = make_objective(model, stage, False, frozen_networks(stage, model))
     if isinstance(data, RunningData):
         data = replace(data, seq=stage.seq)
     began = time.perf_counter()
-    batches, vocab = counted(data, rows, examples, shown), vocab_tensors(vocabulary, device)
+    batches, vocab = fetch(data, rows, examples, view), vocab_tensors(vocabulary, device)
     evaluation = evaluate(model, stage, objective, batches, vocab, costs, run.microbatch, run.ranks)
     return evaluation, time.perf_counter() - began
 
 
 @torch.no_grad()
 def _slide(
-    run: OpenRun, data: RunningData, costs: list[Tensor], how: Manner, tokens: int, shown: Display
+    run: OpenRun, data: RunningData, costs: list[Tensor], how: Manner, tokens: int, view: Display
 ) -> Evaluation:
     """Predict the first ``tokens`` that have a full window before them, each from its window.
 
@@ -196,7 +197,7 @@ def _slide(
         raise UsageError(f"the held-out text is too short: no token has {window} tokens before it")
     sums = torch.zeros(3 + len(costs), dtype=torch.float64)
     losses, device = Losses(model, stage, stage.networks()[-1]), next(model.parameters()).device
-    shown.begin("evaluating", len(text) - window, "tokens")
+    view.begin("evaluating", len(text) - window, "tokens")
     model.eval()
     try:
         for micro_batch in _windows(name, text, window, stride, run.microbatch, device):
@@ -206,8 +207,8 @@ def _slide(
             assert isinstance(targets, NextTokenTargets), "as _windows makes them"
             guessed = [(cost_v[targets.targets] * targets.weights).sum() for cost_v in costs]
             sums += torch.stack([loss.sum, loss.correct, loss.count, *guessed]).cpu().double()
-            shown.advance(int(loss.count))
-        shown.end()
+            view.advance(int(loss.count))
+        view.end()
     finally:
         model.train()
     total, hits, count, guess, *characters = sums.tolist()

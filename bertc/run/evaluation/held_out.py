@@ -79,9 +79,9 @@ class Evaluation:
 
     def fields(self) -> dict[str, Any]:
         """The fields of a metrics line."""
-        every, sizes = ("loss", "losses", "accuracy"), ("predictions", "characters", "classes")
+        always, sizes = ("loss", "losses", "accuracy"), ("predictions", "characters", "classes")
         items = {n: v for n, v in asdict(self).items() if n not in sizes}.items()
-        return {name: value for name, value in items if name in every or value not in (None, {})}
+        return {name: value for name, value in items if name in always or value not in (None, {})}
 
 
 def unigram_nats(vocabulary: Vocabulary, training_tokens: int, device: torch.device) -> Tensor:
@@ -102,7 +102,7 @@ def heldout_rows(stage: Stage, microbatch: int, ranks: ProcessGroup) -> int:
     return min(microbatch * ranks.world.size, stage.batch)
 
 
-def counted(data: TextData, rows: int, examples: int, progress: Progress) -> Iterator[RawBatch]:
+def fetch(data: TextData, rows: int, examples: int, progress: Progress) -> Iterator[RawBatch]:
     """Held-out batches of ``rows`` rows, about ``examples`` in all; advances ``progress``."""
     progress.begin("evaluating", data.heldout_rows(rows, examples), "rows")
     for batch in data.heldout(rows, examples):
@@ -139,10 +139,10 @@ def evaluate(
             ranks.stop.check()
             inputs = to_inputs(batch, device)
             local = Inputs(*(tensor[ranks.rows(len(batch.lengths))] for tensor in inputs))
-            language = named(model.resolved.languages, *batch.languages[0].tolist())
-            for one in split_rows(stage):
-                corrupted = corrupt(one, local, vocab, key)
-                micro_batch = with_kinds(one, corrupted, vocab.mask)
+            language = language_of(model.resolved.languages, *batch.languages[0].tolist())
+            for direction in split_rows(stage):
+                corrupted = corrupt(direction, local, vocab, key)
+                micro_batch = with_kinds(direction, corrupted, vocab.mask)
                 # Each of several processes evaluates its rows at once, so all make as many calls.
                 parts = [micro_batch] if ranks.is_distributed else split(micro_batch, microbatch)
                 if language not in memories:
@@ -154,10 +154,10 @@ def evaluate(
             examples += len(batch.lengths)
     finally:
         model.train()
-    every = torch.stack(list(totals.values()))
-    ranks.add(every)
-    every = every.cpu()  # the only device synchronisation of an evaluation
-    return _evaluation(stage, dict(zip(totals, every, strict=True)), examples)
+    sums_lc = torch.stack(list(totals.values()))
+    ranks.add(sums_lc)
+    sums_lc = sums_lc.cpu()  # the only device synchronisation of an evaluation
+    return _evaluation(stage, dict(zip(totals, sums_lc, strict=True)), examples)
 
 
 def _columns(stage: Stage) -> dict[str, Term]:
@@ -175,7 +175,7 @@ def _evaluation(stage: Stage, by_language: dict[str, Tensor], examples: int) -> 
         for row in (1, 2, 4)
     )
     counted = dict(zip(columns, map(round, total_c[3].tolist()), strict=True))
-    of = {name: columns[name].objective for name in losses}
+    nodes = {name: columns[name].objective for name in losses}
     of_languages = {name: _means(columns, total) for name, total in sorted(by_language.items())}
     names = {term.name for term in stage.objective}
     by_frequency = {n for n, t in columns.items() if t.objective.baseline == "token frequencies"}
@@ -188,13 +188,13 @@ def _evaluation(stage: Stage, by_language: dict[str, Tensor], examples: int) -> 
     return Evaluation(
         loss=weighted(name for name in losses if name in names),
         losses=losses,
-        accuracy={name: hits[name] for name in losses if of[name].is_right_or_wrong},
+        accuracy={name: hits[name] for name in losses if nodes[name].is_right_or_wrong},
         examples=examples,
         loss_masked=weighted(shown_figures(losses)) if {*shown_figures(losses)} - names else None,
         positions={name: counted[name] for name in losses if name not in names},
         unigram_loss=total_c[4][of_tokens].sum().item() / predicted if predicted else None,
         unigram_losses={name: guessed[name] for name in losses if name in by_frequency},
-        base_rate={n: max(yes[n], 1 - yes[n]) for n in losses if of[n].baseline == "majority"},
+        base_rate={n: max(yes[n], 1 - yes[n]) for n in losses if nodes[n].baseline == "majority"},
         languages=of_languages if len(of_languages) > 1 else {},
         predictions=round(predicted),
         characters=round(total_c[5].sum().item()) if len(total_c) > 5 else 0,
@@ -211,11 +211,11 @@ def _scored(
     for index, part in enumerate(parts):
         _, statistics, memories[index] = objective(remembering(part, memories[index]), factors_t)
         total = total + statistics
-    there, nothing = dict(zip(names, total.unbind(1), strict=True)), total.new_zeros(3)
-    return torch.stack([there.get(name, nothing) for name in _columns(stage)], dim=1)
+    by_name, nothing = dict(zip(names, total.unbind(1), strict=True)), total.new_zeros(3)
+    return torch.stack([by_name.get(name, nothing) for name in _columns(stage)], dim=1)
 
 
-def named(languages: tuple[str, ...], first: int, second: int) -> str:
+def language_of(languages: tuple[str, ...], first: int, second: int) -> str:
     """Name a language as ``en``, a direction as ``en-fr``; ``other`` is text without a language."""
     source, target = ((*languages, "other")[number] for number in (first, second))
     return source if first == second else f"{source}-{target}"
@@ -235,9 +235,9 @@ def _targets(stage: Stage, micro_batch: MicroBatch, costs: Sequence[Tensor]) -> 
     """Counts (c,) of predictions, and their summed ``costs``, in nats or characters; else 0."""
     nothing, columns = costs[0].new_zeros(()).double(), _columns(stage)
     terms = [(tensors_of(t.objective), micro_batch.terms.get(n)) for n, t in columns.items()]
-    counts = [nothing if there is None else t.count(there).double() for t, there in terms]
+    counts = [nothing if goal is None else t.count(goal).double() for t, goal in terms]
     sums = [torch.stack(counts)]
     for cost_v in costs:
-        by_term = [there and tensors.baseline(there, cost_v) for tensors, there in terms]
+        by_term = [goal and tensors.baseline(goal, cost_v) for tensors, goal in terms]
         sums.append(torch.stack([nothing if cost is None else cost for cost in by_term]))
     return sums

@@ -78,7 +78,7 @@ class Manner:
                 help="leave them out; --task names other files, --examples scores fewer of them",
             )
 
-    def told(self, stage: Stage) -> str:
+    def describe(self, stage: Stage) -> str:
         """A line of the report: reading of a stage returned by ``read_by``."""
         if self.sliding:
             least = self.sliding - self.stride + 1

@@ -33,13 +33,13 @@ from bertc.text.cache.store import Progress
 from bertc.text.tokenizers.reading import tokenizer_folder
 
 
-def evaluated_alone(resolved: Resolved, stage: Stage, run: Path, data: str) -> Resolved:
+def program_of_stage(resolved: Resolved, stage: Stage, run: Path, data: str) -> Resolved:
     """The program of one stage alone, read by the run's tokenizer, with ``data`` as its text."""
     settings: dict[str, Any] = {}
     if data:
         written = one_program("data", data).settings["data"].value if "(" in data else None
         named = written or [Share(corpus=Files(path=data))]
-        shares = tuple(_laid_out(stage, share) for share in named)
+        shares = tuple(_lay_out(stage, share) for share in named)
         _refuse_shares(resolved, stage, shares)
         stage = stage.model_copy(update={"data": shares, "steps": 1, "first_batch": 0})
         settings |= {"holdout": 0.0, "clean": EVERY}
@@ -78,26 +78,26 @@ def with_objective(stage: Stage, objective: str, run: Path) -> tuple[Stage, dict
     return stage.model_copy(update=changed), heads
 
 
-def _head(stage: Stage, wanted: Objective, run: Path) -> str:
+def _head(stage: Stage, query: Objective, run: Path) -> str:
     """The name of the learned head that answers an objective."""
     learned = [term.objective for term in stage.objective]
-    same = [item for item in learned if item.head_name == wanted.head_name]
-    alike = [item for item in learned if wanted.pairs != "none" and item.pairs != "none"]
+    same = [item for item in learned if item.head_name == query.head_name]
+    alike = [item for item in learned if query.pairs != "none" and item.pairs != "none"]
     answering = next(iter(same + alike), None)
     if answering is None:
         titles = " and ".join(item.title for item in learned)
         raise UsageError(
-            f"this run learned {titles}: it has no head for {wanted.title}, whose answers would be "
+            f"this run learned {titles}: it has no head for {query.title}, whose answers would be "
             "chance",
-            help=f'train one: init="{run}" objective={wanted.title}',
+            help=f'train one: init="{run}" objective={query.title}',
         )
-    missing = wanted.replaces and not (stage.sampled or stage.replacements.kind != "none")
-    if missing or not is_answerable(wanted, stage.encoder):
-        raise UsageError(f"this network cannot read text as {wanted.title} asks")
+    missing = query.replaces and not (stage.sampled or stage.replacements.kind != "none")
+    if missing or not is_answerable(query, stage.encoder):
+        raise UsageError(f"this network cannot read text as {query.title} asks")
     return answering.head_name
 
 
-def _laid_out(stage: Stage, share: Share) -> Share:
+def _lay_out(stage: Stage, share: Share) -> Share:
     """A source as the run's own is laid out: its column and sentences, and its one language."""
     corpus = share.corpus
     if not corpus.layout:
@@ -140,19 +140,19 @@ class OpenRun(NamedTuple):
 
 @contextmanager
 def open_run(
-    at: RunFolder, resolved: Resolved, step: int, how: Manner, cache: Path | None, display: Display
+    run: RunFolder, resolved: Resolved, step: int, how: Manner, cache: Path | None, display: Display
 ) -> Iterator[OpenRun]:
     """Load the model that a run has after ``step`` steps, and open the data of that stage."""
     machine = detect(resolved.run.device)
     with Stop(way_on=AGAIN) as stop, determinism(is_deterministic(resolved.run, machine.device)):
-        lock = at.read_lock()
+        lock = run.read_lock()
         ranks = ProcessGroup(0, World(), stop)
         plan = plan_of(resolved, machine, lock, display, ranks.world)
-        model, trained = load(at.path), resolved.stage_after(step)
+        model, trained = load(run.path), resolved.stage_after(step)
         if lacking := model.lacking():
             raise DataError(
                 f"the folder has no head for {' or '.join(lacking)}: its loss would be random",
-                help=f'train the head: init="{at.path}" objective={"+".join(lacking)}',
+                help=f'train the head: init="{run.path}" objective={"+".join(lacking)}',
             )
         model.to(plan.device).compute_dtype = dtype_of(plan)
         index = resolved.stages.index(trained)
@@ -160,7 +160,7 @@ def open_run(
             how.refuse_for_tasks()
         stage: Stage = trained
         if how.objective:
-            stage, heads = with_objective(trained, how.objective, at.path)
+            stage, heads = with_objective(trained, how.objective, run.path)
             for name, learned in heads.items():
                 model.heads.answer(name, learned)
         stage, watched = how.read_by(model, stage), Watched(display, stop)
@@ -169,20 +169,20 @@ def open_run(
             if not lock:
                 kinds = {share.corpus.kind for part in resolved.stages for share in part.data}
                 display.note(f"an imported model names no text; evaluating on {', '.join(kinds)}")
-            data = read_text(at, resolved, where, watched).stages[index]
+            data = read_text(run, resolved, where, watched).stages[index]
         is_stream = trained.format.kind == "stream"
         if how.data or how.objective or (how.sliding and not is_stream):
-            program = evaluated_alone(resolved, stage, at.path, how.data)
+            program = program_of_stage(resolved, stage, run.path, how.data)
             data, stage = prepare(program, where, watched, networks).stages[0], program.stages[0]
         microbatch, examples = plan.microbatches[index], resolved.run.eval_examples
         yield OpenRun(model, stage, data, microbatch, examples, ranks)
 
 
-def read_text(at: RunFolder, resolved: Resolved, cache: Path, progress: Progress) -> PreparedCorpus:
+def read_text(run: RunFolder, resolved: Resolved, cache: Path, watched: Progress) -> PreparedCorpus:
     """The text that a run was trained on, if it is the same."""
     networks = TrainedNetworks(resolved.run.device)
-    with at.naming_home(resolved):
-        corpus, lock = prepare(resolved, cache, progress, networks, at.tokenizer), at.read_lock()
+    with run.naming_home(resolved):
+        corpus, lock = prepare(resolved, cache, watched, networks, run.tokenizer), run.read_lock()
     if lock and lock.data != corpus.fingerprint:
         raise DataError(
             "the text files have changed since this run was trained",

@@ -27,7 +27,7 @@ from bertc.model import EncoderInputs, Model
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.evaluation.manner import Manner
 from bertc.run.evaluation.word_networks import TextRow, in_batches, learned_terms, token_scores
-from bertc.run.models.loading import load, newest_step, placed, without_heads
+from bertc.run.models.loading import load, newest_step, place_on_device, without_heads
 from bertc.run.records.folder import RunFolder
 from bertc.run.train.report import Report
 from bertc.tasks.layouts.minimal_pairs import MinimalPair, read_pairs
@@ -78,7 +78,7 @@ def evaluate_pairs(
     model = load(run)
     vocabulary = vocabulary_of(run, model.resolved.encoder.vocab_size)
     term = _scoring(model, objective)
-    placed(model, model.resolved.run.device, "fp32")
+    place_on_device(model, model.resolved.run.device, "fp32")
     room = model.resolved.encoder.room or math.inf
     ahead = isinstance(term, LanguageModel) and term.ahead
     candidates = [_encode(vocabulary, pair, ahead, room) for pair in pairs]
@@ -93,7 +93,7 @@ def evaluate_pairs(
     notes = [f"scored by {term.title}: {HOW[term.fills]}", *_of_ties(pairs, points)]
     if step and term.title not in learned:  # a folder of transformers does not say
         notes.append(f"the run learned {listed(learned)}, not {term.title}")
-    steps = RunFolder(run).counted(model.resolved).steps
+    steps = RunFolder(run).fix_steps(model.resolved).steps
     return Report(run, step, steps, 0, 0, evaluation, (*notes,))
 
 
@@ -157,8 +157,8 @@ def _rows(term: Objective, sentence: Sentence, mask: int) -> Iterator[ScoredRow]
     if term.fills == "end":
         yield ScoredRow(ids, segments, sentence, sentence.places)
         return
-    for at in sentence.places:
-        yield ScoredRow((*ids[:at], mask, *ids[at + 1 :]), segments, sentence, (at,))
+    for place in sentence.places:
+        yield ScoredRow((*ids[:place], mask, *ids[place + 1 :]), segments, sentence, (place,))
 
 
 @torch.inference_mode()
@@ -170,8 +170,8 @@ def _read(
     inputs = inputs._replace(causal=term.order == "forward" or None)
     counts_b = torch.tensor([len(row.places) for row in rows], device=device)
     of_row_n = torch.arange(len(rows), device=device).repeat_interleave(counts_b)
-    at_n = torch.tensor([at for row in rows for at in row.places], device=device)
-    targets_n = torch.tensor([row.sentence.token_ids[at] for row in rows for at in row.places])
+    at_n = torch.tensor([p for row in rows for p in row.places], device=device)
+    targets_n = torch.tensor([row.sentence.token_ids[p] for row in rows for p in row.places])
     if term.fills == "end":
         at_n = at_n - 1
     else:  # a row for each prediction
@@ -196,8 +196,8 @@ def _evaluation(
     scores: dict[str, dict[str, dict[str, float]]] = {}
     intervals: dict[str, dict[str, tuple[float, float]]] = {}
     for title, by_group in hits.items():
-        scores[title] = {g: {"accuracy": sum(of) / len(of)} for g, of in by_group.items()}
-        intervals[title] = {g: wilson(sum(of), len(of)) for g, of in by_group.items()}
+        scores[title] = {g: {"accuracy": sum(right) / len(right)} for g, right in by_group.items()}
+        intervals[title] = {g: wilson(sum(right), len(right)) for g, right in by_group.items()}
     mean, variance = 0.0, 0.0
     for phenomena in families.values():
         for phenomenon in phenomena:

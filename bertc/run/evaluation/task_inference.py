@@ -59,11 +59,11 @@ def answer(
     """Answer all examples, batched with others of similar length."""
     training, device, task = model.training, next(model.parameters()).device, task_set.task.judged
     totals = torch.zeros(4, dtype=torch.float64, device=device)
-    score, shown = within(partial(outputs, model, stage, task)), progress or Silent()
+    score, display = within(partial(outputs, model, stage, task)), progress or Silent()
 
     def said() -> Said:
         """Scores of all rows, batch by batch; adds losses, hits, counts, weights to the totals."""
-        waiting, held = list[tuple[TaskBatch, Tensors]](), 0
+        waiting, waiting_bytes = list[tuple[TaskBatch, Tensors]](), 0
         at_once = TOKENS_AT_ONCE[device.type], ROWS_AT_ONCE
         for batch in in_order_of_length(task_set, rows, *at_once, pad):
             if stop:
@@ -72,11 +72,11 @@ def answer(
             totals.add_(sums.double())
             copied = tuple(tensor.to("cpu", non_blocking=True) for tensor in _score_tensors(scores))
             waiting.append((batch, copied))
-            held += sum(tensor.nbytes for tensor in copied)
-            shown.advance(len(batch.rows))
-            if held > BYTES_AT_ONCE:
+            waiting_bytes += sum(tensor.nbytes for tensor in copied)
+            display.advance(len(batch.rows))
+            if waiting_bytes > BYTES_AT_ONCE:
                 yield from _on_host(waiting, device)
-                waiting, held = [], 0
+                waiting, waiting_bytes = [], 0
         yield from _on_host(waiting, device)
 
     model.eval()

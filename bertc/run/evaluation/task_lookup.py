@@ -48,8 +48,8 @@ def task_of(resolved: Resolved, request: str) -> tuple[Stage, AnyTask]:
         if embedding:
             ways = {n: getattr(embedding[-1], n) for n in {*WAYS} - written.model_fields_set}
             written = written.model_copy(update=ways)
-        alone = {"objective": (Term(objective=written),)}
-        return resolved.stages[-1].model_copy(update=alone), written  # any network makes vectors
+        changes = {"objective": (Term(objective=written),)}
+        return resolved.stages[-1].model_copy(update=changes), written  # any network makes vectors
     if not learned:
         raise UsageError("this run has learned no task", help='fine-tune it: init="RUN" task=...')
     if written:
@@ -134,7 +134,7 @@ def _with_files(tasks: Learned, requested: AnyTask, request: str) -> tuple[Stage
             f"the answers of the task {title} differ from those that its head was trained on",
             help=f"its answers are {', '.join(names)}: leave labels out",
         )
-    if requested.reads != learned.reads and not imported(learned):
+    if requested.reads != learned.reads and not is_imported(learned):
         raise UsageError(
             f"the task {title} learned from {' and '.join(learned.reads)}, but {request} reads "
             f"{' and '.join(requested.reads)}",
@@ -172,6 +172,6 @@ def _as_learned(learned: AnyTask, requested: AnyTask) -> dict[str, Any]:
     return {name: getattr(learned, name) for name in names}
 
 
-def imported(learned: AnyTask) -> bool:
+def is_imported(learned: AnyTask) -> bool:
     """True if the training data of a head is unknown (an imported head)."""
     return "train" in type(learned).model_fields and not getattr(learned, "train", "")

@@ -21,7 +21,7 @@ from bertc.run.evaluation.answers import Answers, several_answers
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.evaluation.task_inference import Within, answer
 from bertc.run.evaluation.task_lookup import columns_told, names_files, nothing_to_judge_by, task_of
-from bertc.run.models.loading import load, placed, without_heads
+from bertc.run.models.loading import load, place_on_device, without_heads
 from bertc.run.records.calibration import fit_of_head, thresholds, write_fit
 from bertc.tasks.examples.encode import encode
 from bertc.tasks.examples.task import TaskData, TaskSet
@@ -66,7 +66,7 @@ class Details:
             except CannotWriteError as error:
                 self.notes.append(f"not saved for predictions: {error.message}")
         fits = calibration.NO_FIT, fit
-        parts = [calibration.probabilities(answers.scores, several, of) for of in fits]
+        parts = [calibration.probabilities(answers.scores, several, head_fit) for head_fit in fits]
         errors = [calibration.expected_error(of_nc, right_nc, several) for of_nc in parts]
         line = f"{where}: calibration error {errors[0]:.3f}"
         if fit.temperature != 1:
@@ -76,8 +76,8 @@ class Details:
         if isinstance(task.answer, Several) and fit.thresholds:
             after = several_answers(task.answer, answers.scores, fit).given
             scores = judge(task, examples, after)
-            told = ", ".join(f"{metric} {value:.4f}" for metric, value in scores.items())
-            self.notes.append(f"{where}: {told} with the thresholds {thresholds(task, fit)}")
+            figures = ", ".join(f"{metric} {value:.4f}" for metric, value in scores.items())
+            self.notes.append(f"{where}: {figures} with the thresholds {thresholds(task, fit)}")
             self.notes += _alike(where, task.answer.names, parts[0])
         self.notes += _worst(where, examples, answers, np.abs(parts[0] - right_nc).max(1))
 
@@ -90,25 +90,25 @@ def _right(task: AnyTask, examples: Examples) -> LabelScores:
     return np.array([[float(name in known) for name in names] for known in sets])
 
 
-def _alike(of: str, names: Sequence[str], parts_nc: LabelScores) -> list[str]:
+def _alike(where: str, names: Sequence[str], parts_nc: LabelScores) -> list[str]:
     """A remark on labels of about one probability, which no threshold separates."""
     alike = [n for n, p_n in zip(names, parts_nc.T, strict=True) if np.ptp(p_n) < LABELS_ALIKE]
-    said = f"all examples have about one probability of {listed(alike)}, whatever the threshold"
-    return [f"{of}: {said}: train for longer"] if alike else []
+    remark = f"all examples have about one probability of {listed(alike)}, whatever the threshold"
+    return [f"{where}: {remark}: train for longer"] if alike else []
 
 
-def _worst(of: str, examples: Examples, answers: Answers, off_n: LabelScores) -> list[str]:
+def _worst(where: str, examples: Examples, answers: Answers, off_n: LabelScores) -> list[str]:
     """A line for each of the mistakes of which the model was surest."""
     lines = list[str]()
-    for at in np.argsort(-off_n, kind="stable").tolist():
-        example, known, answer = examples[at], gold(examples[at]), answers.given[at]
+    for number in np.argsort(-off_n, kind="stable").tolist():
+        example, known, answer = examples[number], gold(examples[number]), answers.given[number]
         if _named(known) == _named(answer) or len(lines) == WORST:
             break
         text = " | ".join(example.texts) if isinstance(example, TextExample) else example.key
-        shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+        excerpt = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
         lines.append(
-            f"{of}: row {example.key} is {_named(known)}, answered {_named(answer)}, off by "
-            f"{off_n[at]:.2f}: {' '.join(shown.split())}"
+            f"{where}: row {example.key} is {_named(known)}, answered {_named(answer)}, off by "
+            f"{off_n[number]:.2f}: {' '.join(excerpt.split())}"
         )
     return lines
 
@@ -175,12 +175,12 @@ def only_answer(task: AnyTask, examples: Examples, answers: AnswerValues) -> str
         return None  # of vectors without a score it is how many are nearer
     if isinstance(node, Score | Vector):
         return _only_numbers(node, examples, answers)
-    every: set[AnswerValue] = {*answers}
+    distinct: set[AnswerValue] = {*answers}
     if isinstance(node, Tags):
-        every = {tag for tags in answers if isinstance(tags, tuple) for tag in tags}
-    if len(every) != 1:
+        distinct = {tag for tags in answers if isinstance(tags, tuple) for tag in tags}
+    if len(distinct) != 1:
         return None
-    (only,) = every
+    (only,) = distinct
     return ", ".join(map(str, only)) if isinstance(only, tuple) else str(only)
 
 
@@ -217,14 +217,14 @@ def evaluate_files(
         raise nothing_to_judge_by(task)
     for name, source in sources.items():
         with columns_told(task, with_labels=True):
-            every = read_examples(task, source)
-        scored = draw_scored_sample(task, name, every, most)
+            known = read_examples(task, source)
+        scored = draw_scored_sample(task, name, known, most)
         read = encode(task.judged, scored, vocabulary, seq, segments)
         rows[name] = scored, read
-        notes.append(_read_from(task, name, source_name(source.source), len(scored), len(every)))
+        notes.append(_read_from(task, name, source_name(source.source), len(scored), len(known)))
         lost = notes_on_cuts(task, read, len(scored), f"{name} ", seq)
         notes += [f"{task.title}: {note}" for note in lost]
-    placed(model, device)
+    place_on_device(model, device)
     task_set = TaskSet(task, encode(task, (), vocabulary, seq, segments), rows)
     terms = tuple(term for term in stage.objective if term.name == task.title)
     only = stage.model_copy(update={"objective": terms})
@@ -242,8 +242,8 @@ def sources_told(data: TaskData) -> tuple[str, ...]:
     )
 
 
-def _read_from(task: AnyTask, part: str, source: str, count: int, every: int = 0) -> str:
-    of = f"{count:,} of " if count < every else ""
-    read = of + several(max(count, every), "example")
+def _read_from(task: AnyTask, part: str, source: str, count: int, total: int = 0) -> str:
+    share = f"{count:,} of " if count < total else ""
+    read = share + several(max(count, total), "example")
     where = "" if source == part else f" of {source}"
     return f"{task.title} {part}: {read}{where}"

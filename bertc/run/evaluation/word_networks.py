@@ -23,7 +23,7 @@ from bertc.ir.terms.node import is_answerable
 from bertc.learn.objectives import tensors_of, token_logits
 from bertc.model import EncoderInputs, Model
 from bertc.run.evaluation.task_inference import ROWS_AT_ONCE, TOKENS_AT_ONCE, answer
-from bertc.run.models.loading import load, placed, weights_digest
+from bertc.run.models.loading import load, place_on_device, weights_digest
 from bertc.run.models.vectors import embed, likeness
 from bertc.tasks.examples.copies import SplitText
 from bertc.tasks.examples.encode import encode
@@ -85,7 +85,7 @@ class TrainedNetworks:
             progress.advance(len(likeness_qc))
         progress.end()
 
-    def judged(self, folder: str, pairs: Sequence[tuple[str, str]]) -> list[float]:
+    def judge(self, folder: str, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """Scores from 0 to 1 of a query and a passage each, by the reranker in a folder."""
         model, vocabulary = self._loaded(folder)
         tasks = ((stage, task) for stage in model.resolved.stages for task in stage.tasks)
@@ -128,7 +128,7 @@ class TrainedNetworks:
         """The network of a folder, which is kept, and its vocabulary."""
         if folder not in self._networks:
             model = load(Path(folder))
-            placed(model, self.device)
+            place_on_device(model, self.device)
             vocabulary = vocabulary_of(Path(folder), model.resolved.encoder.vocab_size)
             self._networks[folder] = model, vocabulary
         return self._networks[folder]
@@ -165,9 +165,11 @@ class _MaskedWords:
             [text.text for text in texts], add_special_tokens=False
         )
         rows: list[MaskedRow] = []
-        for number, (text, at, encoding) in enumerate(zip(texts, places, encodings, strict=True)):
+        for number, (text, words, encoding) in enumerate(
+            zip(texts, places, encodings, strict=True)
+        ):
             pieces = _pieces(text, encoding.offsets)
-            single = [(place, pieces[place][0]) for place in at if len(pieces[place]) == 1]
+            single = [(place, pieces[place][0]) for place in words if len(pieces[place]) == 1]
             masked = partial(self._row, number, encoding.ids)
             rows += [row for place, piece in single if (row := masked(place, piece))]
         rows.sort(key=lambda row: len(row.token_ids))
@@ -185,7 +187,7 @@ class _MaskedWords:
             specials = self.template.specials(2 if second else 1)
             if len(masked) + len(second or ()) + specials <= self.room:
                 parts = zip(*fill_template(self.template, masked, second), strict=True)
-                ids_row, segments_row = (tuple(chain.from_iterable(of)) for of in parts)
+                ids_row, segments_row = (tuple(chain.from_iterable(part)) for part in parts)
                 at = len(self.template.before[0]) + piece
                 return MaskedRow(ids_row, segments_row, text, place, at)
         return None
@@ -197,7 +199,7 @@ class _MaskedWords:
         inputs, states_at_b = tensors_of(self.term).ask(inputs, at_b, self.vocabulary.mask)
         logits_bv = token_scores(self.model, self.term, inputs, states_at_b)
         best_bk = logits_bv.topk(min(self.number, logits_bv.shape[1])).indices.tolist()
-        return [tuple(word for one in best_k if (word := self._word(one))) for best_k in best_bk]
+        return [tuple(word for t in best_k if (word := self._word(t))) for best_k in best_bk]
 
     def _word(self, token: int) -> str:
         """The word that a token is; empty if it is special, or a piece within one."""
@@ -223,10 +225,10 @@ def learned_terms(model: Model) -> list[Objective]:
             help=f'train the head: init="FOLDER" objective={untold[0]}',
         )
     kinds = sorted({term.objective.kind for term in terms})
-    *others, last = (name for name, kind in PRETRAINING.items() if kind.fills)
+    *names, last = (name for name, kind in PRETRAINING.items() if kind.fills)
     raise DataError(
         f"this run was trained with {' + '.join(kinds)}, which predicts no tokens",
-        help=f"fill needs a model trained with {', '.join(others)} or {last}",
+        help=f"fill needs a model trained with {', '.join(names)} or {last}",
     )
 
 

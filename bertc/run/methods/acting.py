@@ -84,9 +84,9 @@ class Averaging(Acting[Ema]):
         engine = self.session.engine
         for name, mean in self.session.held[self.method.holds.file].items():
             weight_shard, mean_shard = local_shards((engine.parameters[name], mean))
-            held = weight_shard.clone()
+            weights = weight_shard.clone()
             weight_shard.copy_(mean_shard)
-            mean_shard.copy_(held)
+            mean_shard.copy_(weights)
         engine.forget_gathered()
 
 
@@ -121,7 +121,7 @@ class Waiting(Acting[Patience]):
         if progress.best is None or score > progress.best.score:
             progress.best = Best(progress.step, score, evaluation.fields())
             weights = session.weights().items()
-            session.held[self.method.holds.file] = {name: one.clone() for name, one in weights}
+            session.held[self.method.holds.file] = {name: w.clone() for name, w in weights}
         else:
             progress.best.waited += 1
         best, ended = progress.best, progress.step
@@ -141,7 +141,7 @@ class Waiting(Acting[Patience]):
         """Restore the best weights and mark the state as unsaved."""
         session, engine = self.session, self.session.engine
         parameters, best = engine.parameters, session.held[self.method.holds.file]
-        best = best or {name: torch.empty(one.shape) for name, one in parameters.items()}
+        best = best or {name: torch.empty(weight.shape) for name, weight in parameters.items()}
         session.ranks.share_tensors(best)
         for name, parameter in parameters.items():
             local_shard(parameter).copy_(local_shard(engine.shard(best[name], name)))

@@ -17,7 +17,7 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from bertc.base.storage import durable
-from bertc.hub.leaving.pruned import entries_of, norms, removed_units
+from bertc.hub.leaving.pruned import entries_of, find_removed, norms
 from bertc.ir.address import key
 from bertc.ir.methods.pruning import Heads, Neurons, Units, units
 from bertc.ir.network.encoder import Encoder
@@ -96,7 +96,7 @@ class Removing(Acting[Heads | Neurons]):
         assert isinstance(encoder, Encoder), "the checks allow pruning of transformers alone"
         counts = units(encoder, kind.part)
         ranks, weights = session.ranks, session.weights()
-        gone = removed_units(encoder, weights)[kind.part] if ranks.is_main else {}
+        gone = find_removed(encoder, weights)[kind.part] if ranks.is_main else {}
         gone = _broadcast_found(session, gone)
         scores = {layer: [0.0] * number for layer, number in counts.items()}
         target = choose_by_score(kind, scores, gone, share)

@@ -18,11 +18,11 @@ from bertc.hub.families.config import HfConfig
 from bertc.hub.families.family import Family, transformer
 from bertc.hub.keys import by_key, keys, part_of, parts_of
 from bertc.hub.leaving.exporting import BESIDE
-from bertc.hub.networks import GENERATOR, alone, joined, parted
+from bertc.hub.networks import GENERATOR, alone, join_networks, subtract_tables
 from bertc.hub.program import to_program
 from bertc.hub.published import fetch_weights, or_hub
 from bertc.hub.sentences import sentences_task, vectors_of
-from bertc.hub.task_config import TaskOfFolder, named_classes, read_task, tasks_beside
+from bertc.hub.task_config import TaskOfFolder, class_names, read_task, tasks_beside
 from bertc.hub.tensors import FLOATS, check_entry, check_names, name_few, read_header, read_tensors
 from bertc.hub.token_vectors import MAP, MAP_FILE, MAP_THERE
 from bertc.hub.weights import Stored, open_layout
@@ -48,6 +48,15 @@ class Imported:
     tensors: dict[str, Tensor]
     notes: tuple[str, ...]
 
+    def summary(self, folder: Path) -> str:
+        """Lines: the folder that it became, its network, the notes."""
+        count, config = sum(tensor.numel() for tensor in self.tensors.values()), self.config
+        first = (
+            f"{folder}: {config.model_type}, {config.num_hidden_layers} layers of "
+            f"{config.hidden_size}, {count:,} parameters"
+        )
+        return "\n".join([first, *(f"note: {note}" for note in self.notes)])
+
 
 def import_model(folder: Path, tokenizer: Path | None = None) -> Imported:
     """Read the model of a folder; the vocabulary is at ``tokenizer``, or in the folder."""
@@ -63,37 +72,37 @@ def import_model(folder: Path, tokenizer: Path | None = None) -> Imported:
 
 def _with_generator(encoder: Imported, generator: Imported, folder: Path) -> Imported:
     """Combine both networks into one program, tying tables that are equal."""
-    other, mine, theirs = transformer(generator.resolved), encoder.tensors, generator.tensors
+    body, mine, of_generator = transformer(generator.resolved), encoder.tensors, generator.tensors
     tables = [name for name in mine if name.startswith("encoder.embeddings.")]
-    same = {n for n in tables if n in theirs and torch.equal(mine[n], theirs[n])}
+    same = {n for n in tables if n in of_generator and torch.equal(mine[n], of_generator[n])}
     all_same = {n for n in tables if not n.startswith("encoder.embeddings.project.")} <= same
     token = "encoder.embeddings.token.weight" in same
     # A table narrower than the states it is read to is the discriminator's as well.
-    untied: Literal["none", "gdes"] = "none" if other.embedding == other.hidden else "gdes"
+    untied: Literal["none", "gdes"] = "none" if body.embedding == body.hidden else "gdes"
     network = GeneratorNetwork(
-        layers=len(other.layers), hidden=other.hidden, heads=other.layers[0].heads,
-        ffn=other.layers[0].ffn, tie="embeddings" if all_same else "tokens" if token else untied,
+        layers=len(body.layers), hidden=body.hidden, heads=body.layers[0].heads,
+        ffn=body.layers[0].ffn, tie="embeddings" if all_same else "tokens" if token else untied,
     )  # fmt: skip
     terms = (
         *(Term(weight=JUDGE_WEIGHT, objective=t.objective) for t in encoder.resolved.terms()),
         *generator.resolved.terms(),
     )
-    changes = {"generator": network, "objective": terms, "head": other.head}
+    changes = {"generator": network, "objective": terms, "head": body.head}
     given = {name: Given(value, Origin("written")) for name, value in changes.items()}
     program = encoder.program.with_settings(given)
     resolved = resolve(program)
-    if alone(resolved, "generator").encoder != other:
+    if alone(resolved, "generator").encoder != body:
         raise DataError(
             f"{folder / GENERATOR} does not match the discriminator beside it",
             help="both must have the same settings but for widths and depth; import each by itself",
         )
-    tensors = parted(resolved, joined(resolved, mine, theirs))
+    tensors = subtract_tables(resolved, join_networks(resolved, mine, of_generator))
     return Imported(encoder.config, program, resolved, tensors, encoder.notes + generator.notes)
 
 
 def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     inner = network_folder(folder)
-    config, classes = read_config(inner / "config.json"), named_classes(inner / "config.json")
+    config, classes = read_config(inner / "config.json"), class_names(inner / "config.json")
     family = family_named(config.model_type)
     main = open_layout(inner, family)
     head = read_task(inner / "config.json", family, config, main.modules())
@@ -101,12 +110,12 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     config = config.model_copy(update=tuned.always) if tuned else config
     named = tuned.held.named if tuned else {}
     copies = _adopt_copies(main, family)
-    beside = read_header(folder / BESIDE) if is_file(folder / BESIDE) else {}
-    shapes_beside = {name: entry.shape for name, entry in beside.items()}
-    others = tasks_beside(shapes_beside)
+    header = read_header(folder / BESIDE) if is_file(folder / BESIDE) else {}
+    shapes_beside = {name: entry.shape for name, entry in header.items()}
+    extra = tasks_beside(shapes_beside)
     sentences = vectors_of(folder, None)
-    tasks = (*((tuned.task,) if tuned else sentences_task(sentences)), *others)
-    parts = _parts(main, family, named) | parts_of(n for n in beside if n.count(".") > 1)
+    tasks = (*((tuned.task,) if tuned else sentences_task(sentences)), *extra)
+    parts = _parts(main, family, named) | parts_of(n for n in header if n.count(".") > 1)
     parts |= {TOKENS_HEAD} & {task.head_name for task in tasks}
     program = to_program(config, parts, shapes_beside, folder, tokenizer or folder, tasks)
     resolved = resolve(program)
@@ -115,18 +124,18 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     table = {w.name: w.shape for w in model_weights(resolved) if part_of(w.name) not in fresh}
 
     encoder = transformer(resolved)
-    placed = keys(family, encoder, [name for name in table if name not in beside], named)
-    check_names(folder / BESIDE, set(beside), set(table) - set(placed) - {MAP})
+    placed = keys(family, encoder, [name for name in table if name not in header], named)
+    check_names(folder / BESIDE, set(header), set(table) - set(placed) - {MAP})
     copies = {copy: key for copy, key in copies.items() if copy not in placed.values()}
-    unread = main.left(family, {*copies, *placed.values()})
+    unread = main.find_unread(family, {*copies, *placed.values()})
     present = set(main.stored) - set(copies) - set(unread)
     check_names(main.path, present, set(placed.values()), main.stored)
-    for name, entry in beside.items():
+    for name, entry in header.items():
         check_entry(folder / BESIDE, name, entry, table[name])
 
     stacked, tensors = _read(main, family, encoder, by_key(family, placed), table)
     _check_copies(main, copies, stacked)
-    tensors |= read_tensors(folder / BESIDE, {name: name for name in beside}) if beside else {}
+    tensors |= read_tensors(folder / BESIDE, {name: name for name in header}) if header else {}
     tensors |= _read_map(folder / MAP_FILE, table[MAP]) if TOKENS_HEAD in parts else {}
     narrow = sorted({main.entry(key).dtype for key in main.stored} - {FLOATS[0]})
     notes = (
@@ -134,7 +143,7 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
         *main.notes,
         *((f"{', '.join(narrow)} weights became F32",) if narrow else ()),
         *filter(None, [head if isinstance(head, str) else head.note]),
-        *(f"the task of the head {t.title} is unknown: it is imported as {t.kind}" for t in others),
+        *(f"the task of the head {t.title} is unknown: it is imported as {t.kind}" for t in extra),
         *((sentences.note,) if sentences and not tuned else ()),
         *_note_on_left(main, unread, family, classes),
         *_notes_on_heads(fresh, parts, family, classes),
@@ -190,12 +199,12 @@ def _adopt_copies(file: Stored, family: Family) -> dict[str, str]:
 def _parts(file: Stored, family: Family, named: Mapping[str, str]) -> frozenset[str]:
     """Pooler and heads of which the file has a tensor."""
     # A task's layers may have the names of a pretraining head's.
-    taken = {*named.values(), *(c.own_pooler for c in family.tasks.classes)}
-    taken |= {c.own_norm for c in family.tasks.classes}
-    known = {ours: theirs for ours, theirs in family.names.items() if theirs not in taken}
+    of_tasks = {*named.values(), *(c.own_pooler for c in family.tasks.classes)}
+    of_tasks |= {c.own_norm for c in family.tasks.classes}
+    known = {ours: key for ours, key in family.names.items() if key not in of_tasks}
     known |= named
     modules = file.modules()
-    return parts_of(f"{ours}.weight" for ours, theirs in known.items() if theirs in modules)
+    return parts_of(f"{ours}.weight" for ours, key in known.items() if key in modules)
 
 
 def _check_copies(file: Stored, copies: Mapping[str, str], tensors: Mapping[str, Tensor]) -> None:
@@ -234,7 +243,7 @@ def _note_on_left(file: Stored, unread: list[str], family: Family, classes: list
     if not unread:
         return []
     known = {c.name for c in family.classes} | {c.name for c in family.tasks.classes}
-    others = [shown_name(name) for name in classes if name not in known]
-    whose = f"; no task of bertc has a head as {others[0]} has" if others else ""
+    unknown = [shown_name(name) for name in classes if name not in known]
+    whose = f"; no task of bertc has a head as {unknown[0]} has" if unknown else ""
     named = name_few(sorted(file.stored[key] for key in unread))
     return [f"weights that the network does not read, left: {named}{whose}"]

@@ -19,9 +19,9 @@ from bertc.base.storage.paths import StrPath, is_file, is_folder, is_taken
 from bertc.hub import folders
 from bertc.hub.belonging import refuse_strangers
 from bertc.hub.keys import part_of, parts_of
-from bertc.hub.leaving.adapter_folder import merged
+from bertc.hub.leaving.adapter_folder import merge
 from bertc.hub.leaving.pruned import entries_of, remove_units
-from bertc.hub.networks import GENERATOR, joined, parted, summed
+from bertc.hub.networks import GENERATOR, add_tables, join_networks, subtract_tables
 from bertc.hub.published import or_hub
 from bertc.hub.tensors import check_entry, check_names, read_header, read_tensors
 from bertc.hub.weights import SAFE
@@ -39,8 +39,8 @@ from bertc.run.models.importing import import_model
 from bertc.run.records.checkpoints import WEIGHTS, verify
 
 _warn_once = cache(logging.getLogger(__name__).warning)
-Weights = Literal["trained", "evaluated"]
-"""Weights as steps change them, or as evaluations read them."""
+Weights = Literal["trained", "evaluated", "adapted"]
+"""Weights as steps change them, or as evaluations read them, with adapters merged or apart."""
 
 
 def load(folder: Path) -> Model:
@@ -55,33 +55,24 @@ def load(folder: Path) -> Model:
 def read_checkpoint(
     run: Path, step: int, weights: Weights
 ) -> tuple[Resolved, dict[str, Tensor], Path]:
-    """Program, weights and folder of a run's checkpoint after ``step`` steps, 0: the newest.
-
-    Weights that the run evaluated, or what stood for them, have adapters merged.
-    """
+    """Program, weights and folder of a run's checkpoint after ``step`` steps, 0: the newest."""
     refuse_strangers(run)
     number, checkpoint = folders.checkpoint_of(run, step)
     if not _is_sound(checkpoint):
         raise DataError(f"the weights of {checkpoint} are damaged", help="name another step")
     program, tensors = _of_checkpoint(run, number, checkpoint, weights)
     if weights == "evaluated":
-        program, tensors = merged(program, tensors)
+        program, tensors = merge(program, tensors)
     return program, tensors, checkpoint
 
 
-def adapted_after(run: Path, step: int) -> tuple[Resolved, dict[str, Tensor]]:
-    """Program and evaluated weights of a run's checkpoint, an adapter apart from the network."""
-    refuse_strangers(run)
-    return _of_checkpoint(run, *folders.checkpoint_of(run, step))
-
-
 def _of_checkpoint(
-    run: Path, step: int, checkpoint: Path, weights: Weights = "evaluated"
+    run: Path, step: int, checkpoint: Path, weights: Weights = "adapted"
 ) -> tuple[Resolved, dict[str, Tensor]]:
     resolved = folders.read_resolved(run / folders.RESOLVED)
     resolved = resolved.as_in(trained := resolved.stage_after(step))
-    held = stand_in(trained, step) if weights == "evaluated" else None
-    return resolved, _read_own(checkpoint / (held.file if held else WEIGHTS), resolved)
+    stands_in = stand_in(trained, step) if weights != "trained" else None
+    return resolved, _read_own(checkpoint / (stands_in.file if stands_in else WEIGHTS), resolved)
 
 
 def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
@@ -95,17 +86,17 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
         return imported.resolved, imported.tensors
     refuse_strangers(folder)
     if newest := _newest_checkpoint(folder / "checkpoints"):
-        resolved, tensors = merged(*_of_checkpoint(folder, *newest))
+        resolved, tensors = merge(*_of_checkpoint(folder, *newest))
         pruned = is_taken(folder / folders.PRUNED)
         return remove_units(resolved, tensors) if pruned else (resolved, tensors)
     resolved = folders.read_network(folder)
     model = folder / "model" if is_folder(folder / "model") else folder
     if is_file(model / "config.json"):
         imported = import_model(model)
-        tensors = summed(imported.resolved, imported.tensors)
+        tensors = add_tables(imported.resolved, imported.tensors)
         if is_file(model / GENERATOR / folders.RESOLVED):
-            tensors = joined(resolved, tensors, read_model(model / GENERATOR)[1])
-        tensors = parted(resolved, tensors)
+            tensors = join_networks(resolved, tensors, read_model(model / GENERATOR)[1])
+        tensors = subtract_tables(resolved, tensors)
         shapes = {weight.name: weight.shape for weight in model_weights(resolved)}
         if any(shapes.get(name) != tuple(tensor.shape) for name, tensor in tensors.items()):
             raise DataError(
@@ -151,8 +142,8 @@ def _newest_checkpoint(parent: Path) -> tuple[int, Path] | None:
     for step, folder in steps:
         if _is_sound(folder):
             if step != (newest := steps[0][0]):
-                said = "warning: the weights after step %s in %s are damaged: those after step %s"
-                _warn_once(said, newest, parent, step)
+                text = "warning: the weights after step %s in %s are damaged: those after step %s"
+                _warn_once(text, newest, parent, step)
             return step, folder
     if steps:
         raise DataError(
@@ -176,7 +167,7 @@ def _is_sound(folder: Path) -> bool:
     return True
 
 
-def placed(model: Model, device: str, precision: RunPrecision | None = None) -> None:
+def place_on_device(model: Model, device: str, precision: RunPrecision | None = None) -> None:
     """Move a model to a device, to compute in a precision; None: as its run did, or fast there."""
     update = {"device": device, "precision": precision or model.resolved.run.precision}
     run = model.resolved.run.model_copy(update=update)

@@ -1,7 +1,7 @@
 """``bertc export`` and ``bertc import``: run folder to Hugging Face folder and back."""
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -15,7 +15,7 @@ from bertc.hub.folders import RESOLVED, SENTENCES, replacing
 from bertc.hub.keys import parts_of
 from bertc.hub.leaving.adapter_folder import export_adapter
 from bertc.hub.leaving.exporting import Exported, export_model
-from bertc.hub.leaving.target import held_task
+from bertc.hub.leaving.target import exported_task
 from bertc.hub.published import hub_name, model_folder
 from bertc.hub.sentences import MODES, Sentences, vectors_of, write_sentences
 from bertc.ir.changing.growth import FromRun
@@ -23,28 +23,10 @@ from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.lang import show
 from bertc.run.models.importing import Imported, import_model
-from bertc.run.models.loading import adapted_after, newest_step, read_checkpoint, read_model
-from bertc.run.records.calibration import calibrated
+from bertc.run.models.loading import newest_step, read_checkpoint, read_model
+from bertc.run.records.calibration import divide_by_temperatures
 from bertc.text.tokenizers.reading import network_folder
 from bertc.text.vocab.vocabulary import vocabulary_of
-
-
-@dataclass(frozen=True)
-class ImportedRun:
-    """A run folder made from a Hugging Face folder."""
-
-    folder: Path
-    imported: Imported
-
-    def summary(self) -> str:
-        """Lines: the new folder, its network, the notes."""
-        count = sum(tensor.numel() for tensor in self.imported.tensors.values())
-        config = self.imported.config
-        first = (
-            f"{self.folder}: {config.model_type}, {config.num_hidden_layers} layers of "
-            f"{config.hidden_size}, {count:,} parameters"
-        )
-        return "\n".join([first, *(f"note: {note}" for note in self.imported.notes)])
 
 
 def model_after(run: Path, step: int) -> tuple[Resolved, dict[str, Tensor]]:
@@ -73,16 +55,16 @@ def export_run(run: Path, folder: Path, pooling: str = "", step: int = 0) -> Exp
             help=f"one of {', '.join(MODES)}",
         )
     resolved, tensors = model_after(run, step)
-    tensors, fitted = calibrated(run, resolved, tensors)
+    tensors, fitted = divide_by_temperatures(run, resolved, tensors)
     sentences = vectors_of(run, resolved)
-    if pooling and held_task(resolved, parts_of(tensors)):
+    if pooling and exported_task(resolved, parts_of(tensors)):
         raise UsageError(
             f"--pooling {pooling}: the folder has the class of a task, which makes no vectors",
             help=f"leave it out; bertc embed {run} FILE --pooling {pooling} makes vectors",
         )
     if pooling:
         known = sentences if sentences and not sentences.obstacle else Sentences()
-        sentences = known.changed(pooling=pooling)
+        sentences = known.change(pooling=pooling)
     words = vocabulary_of(run, resolved.encoder.vocab_size)
     config = run / "model" / "config.json"
     exported = export_model(
@@ -98,7 +80,7 @@ def export_run(run: Path, folder: Path, pooling: str = "", step: int = 0) -> Exp
 def export_adapter_of(run: Path, folder: Path) -> Exported:
     """Export the newest adapter of a run alone, for the folder that the run began with."""
     step = newest_step(run)
-    resolved, tensors = adapted_after(run, step) if step else read_model(run)
+    resolved, tensors = read_checkpoint(run, step, "adapted")[:2] if step else read_model(run)
     init, names = resolved.run.init, {w.name for w in model_weights(resolved) if w.frozen}
     if not names:
         raise UsageError(
@@ -114,15 +96,17 @@ def export_adapter_of(run: Path, folder: Path) -> Exported:
     if not init.same_tokens:
         raise DataError(f"--adapter: {run} has another vocabulary than {init.path}", merged_too)
     base = Path(init.path) / "model" if is_taken(Path(init.path) / RESOLVED) else Path(init.path)
-    there = read_model(Path(init.path))[1]
-    if not all(name in there and torch.equal(there[name], tensors[name]) for name in names):
+    base_weights = read_model(Path(init.path))[1]
+    if not all(
+        name in base_weights and torch.equal(base_weights[name], tensors[name]) for name in names
+    ):
         raise DataError(f"{init.path} holds other weights than {run} began with", help=merged_too)
     words = vocabulary_of(run, resolved.encoder.vocab_size)
     called = hub_name(init.path) or str(base)
     return export_adapter(resolved, tensors, called, words, folder, present_layout(run))
 
 
-def import_run(folder: Path, run: Path) -> ImportedRun:
+def import_run(folder: Path, run: Path) -> Imported:
     """Make a run folder from a Hugging Face folder or the name of a model on the hub."""
     folder = Path(model_folder(str(folder)))
     imported = import_model(folder, Path(os.path.relpath(run)) / "tokenizer")
@@ -142,4 +126,4 @@ def import_run(folder: Path, run: Path) -> ImportedRun:
             sentences=sentences,
         )  # fmt: skip
         write_digests(fresh, model=0)
-    return ImportedRun(run, imported)
+    return imported

@@ -57,9 +57,8 @@ class Embedded:
         if self.cut:
             lines.append(f"{several(self.cut, 'text')} longer than {self.longest:,} tokens, cut")
         if self.empty:
-            lines.append(
-                f"{several(self.empty, 'text')} without a word, with vectors of special tokens"
-            )
+            texts = several(self.empty, "text")
+            lines.append(f"{texts} without a word, with vectors of special tokens")
         return "\n".join(lines)
 
 
@@ -105,8 +104,8 @@ def embed(
     progress.begin(f"embedding {several(len(texts), 'text')}", len(texts), "texts")
     for chosen in _batches(rows.lengths, TOKENS_AT_ONCE[next(model.parameters()).device.type]):
         of_texts = _vectors(model, task, rows, chosen, vocabulary.pad, width)
-        for at, vector in zip(chosen.tolist(), of_texts, strict=True):
-            vectors[at] = vector
+        for number, vector in zip(chosen.tolist(), of_texts, strict=True):
+            vectors[number] = vector
         progress.advance(len(chosen))
     progress.end()
     made = pad_sequence(vectors or [torch.empty(width)], batch_first=True)[: len(texts)].numpy()
@@ -116,11 +115,11 @@ def embed(
     return Embedded(made, rows.num_cut, longest, seconds, empty, how + _prepend_prompt(sentences))
 
 
-def likeness(model: Model, folder: Path, queries: Embedded, others: Embedded) -> Iterator[Tensor]:
+def likeness(model: Model, folder: Path, queries: Embedded, texts: Embedded) -> Iterator[Tensor]:
     """Similarities (q, n) of some queries after others with all texts, as the folder has them."""
     ways = vectors_of(folder, model.resolved)
     dot = ways is not None and ways.similarity == "dot"
-    both = ([*torch.from_numpy(made.vectors)] for made in (queries, others))
+    both = ([*torch.from_numpy(made.vectors)] for made in (queries, texts))
     return search(Embed(similarity="dot" if dot else "cosine"), *both)
 
 
@@ -136,8 +135,8 @@ def _prepend_prompt(sentences: Sentences) -> str:
     """The prompt before the texts, or those that were not taken."""
     if sentences.prompt:
         return f", after {sentences.prompt!r}"
-    there = listed(sentences.prompts)
-    return f", without a prompt (there are {there})" if there else ""
+    names = listed(sentences.prompts)
+    return f", without a prompt (there are {names})" if names else ""
 
 
 def _sentences(
@@ -171,9 +170,9 @@ def batch_of_rows(
     lengths_b = torch.from_numpy(rows.lengths[chosen]).long()
     shape = len(chosen), int(rows.lengths[chosen].max(initial=0))
     ids_bs, segments_bs = torch.full(shape, pad), torch.zeros(shape, dtype=torch.long)
-    for row, at in enumerate(chosen):
-        length = rows.lengths[at]
-        place = slice(rows.begins[at], rows.begins[at] + length)
+    for row, number in enumerate(chosen):
+        length = rows.lengths[number]
+        place = slice(rows.begins[number], rows.begins[number] + length)
         ids_bs[row, :length] = torch.from_numpy(rows.token_ids[place]).long()
         segments_bs[row, :length] = torch.from_numpy(rows.segment_ids[place]).long()
     return ids_bs, segments_bs, lengths_b
@@ -187,7 +186,7 @@ def _vectors(
     ids_bs, segments_bs, lengths_b = (x.to(device) for x in batch_of_rows(rows, chosen, pad))
     mask_bs = torch.arange(ids_bs.shape[1], device=device) < lengths_b[:, None]
     if task.answer.by_token:
-        places = (slice(rows.begins[at], rows.begins[at + 1]) for at in chosen)
+        places = (slice(rows.begins[number], rows.begins[number + 1]) for number in chosen)
         uses = [torch.from_numpy(rows.uses[place]) for place in places]
         mask_bs = (pad_sequence(uses, batch_first=True) & ATTENDED > 0).to(device)
     states_bsh = model.read_on(EncoderInputs(ids_bs, segments_bs, mask_bs)).last

@@ -34,7 +34,7 @@ def fit_of_head(run: Path, model: Model, title: str) -> HeadFit:
     return _fit(known, _weights(model, title)) if known else NO_FIT
 
 
-def calibrated(
+def divide_by_temperatures(
     run: Path, resolved: Resolved, tensors: Mapping[str, Tensor]
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """Tensors with temperatures in the heads' last layers, and notes on these and on thresholds."""

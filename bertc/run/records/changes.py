@@ -75,10 +75,10 @@ def refuse_another_program(old: Resolved, new: Resolved, run: Path | None = None
     prepared = any(isinstance(s.corpus, Prepared) for stage in new.stages for s in stage.data)
     if prepared and origin("vocab", old) == origin("vocab", new) == "derived":
         new = new.model_copy(update={"vocabulary": old.vocabulary})  # it lies where the text does
-    every = changed(old, new)
-    changes = [change for change in every if not change.follows(old, new)]
+    differing = changed(old, new)
+    changes = [change for change in differing if not change.follows(old, new)]
     # Steps that were counted from epochs are all there is to see of those.
-    changes = changes or [change for change in every if change.setting == "steps"]
+    changes = changes or [change for change in differing if change.setting == "steps"]
     timed = old.run.most_seconds or new.run.most_seconds
     if [c.setting for c in changes] == ["steps"] and new.steps > old.steps and not timed:
         _refuse_more_steps(old, new, run)
@@ -86,14 +86,14 @@ def refuse_another_program(old: Resolved, new: Resolved, run: Path | None = None
     refuse([str(change) for change in changes] or differences(old, new))
 
 
-def with_places_of(one: Resolved, other: Resolved) -> Resolved:
-    """The ``other`` program, reading prepared text where ``one`` does if they read the same."""
-    pairs = [*zip(one.stages, other.stages, strict=False)]
+def with_places_of(old: Resolved, new: Resolved) -> Resolved:
+    """The ``new`` program, reading prepared text where ``old`` does if they read the same."""
+    pairs = [*zip(old.stages, new.stages, strict=False)]
     data = [a.data for a, b in pairs if drop_places(a.data) == drop_places(b.data)]
-    if len(data) != len(other.stages) or data == [stage.data for stage in other.stages]:
-        return other
-    stages = (b.model_copy(update={"data": at}) for (_, b), at in zip(pairs, data, strict=True))
-    return other.model_copy(update={"stages": tuple(stages)})
+    if len(data) != len(new.stages) or data == [stage.data for stage in new.stages]:
+        return new
+    stages = (b.model_copy(update={"data": text}) for (_, b), text in zip(pairs, data, strict=True))
+    return new.model_copy(update={"stages": tuple(stages)})
 
 
 def _refuse_more_steps(old: Resolved, new: Resolved, run: Path | None) -> None:
@@ -162,7 +162,9 @@ def of_the_run(resolved: Resolved) -> dict[str, Any]:
             name: getattr(encoder, name, Settings.model_fields[name].default)
             for name in of_methods - {*Run.model_fields}
         },
-        "save_at": tuple(Words(words=one.words) if one.words else one.step for one in run.save_at),
+        "save_at": tuple(
+            Words(words=saved.words) if saved.words else saved.step for saved in run.save_at
+        ),
         "pooler": encoder.pooler,
         "languages": encoder.languages,
         "vocab": resolved.vocabulary,

@@ -64,7 +64,7 @@ def save(
     Those of the steps ``stay`` stay too. ``content`` are tensors by file; ``begun``: other files
     are there already (see sharded.py).
     """
-    final, temporary = parent / checkpoint_name(step), unfinished(parent, step)
+    final, temporary = parent / checkpoint_name(step), temporary_folder(parent, step)
     content = {name: tensors for name, tensors in content.items() if tensors}
     needed = 65_536 + sum(t.nbytes for tensors in content.values() for t in tensors.values())
     with durable.writing(final, needed):
@@ -94,7 +94,7 @@ def save(
     return final
 
 
-def unfinished(parent: Path, step: int) -> Path:
+def temporary_folder(parent: Path, step: int) -> Path:
     """The folder in which a checkpoint is written."""
     return parent / f"{TEMPORARY}{step:08d}"
 
@@ -125,9 +125,9 @@ def remove_older(
     Each is renamed first: a kill in between leaves nothing that looks like a checkpoint. What NFS
     does not let go, since another machine reads it, stays until the run is resumed.
     """
-    others = [pair for pair in checkpoint_folders(parent) if pair[1] != newest.folder]
-    replaced = [folder for step, folder in others if step == newest.step]
-    older = [folder for step, folder in others if step not in (newest.step, *stay)]
+    earlier = [pair for pair in checkpoint_folders(parent) if pair[1] != newest.folder]
+    replaced = [folder for step, folder in earlier if step == newest.step]
+    older = [folder for step, folder in earlier if step not in (newest.step, *stay)]
     surplus = [] if keep == "all" else older[keep - 1 :]
     for folder in (*replaced, *surplus):
         doomed = folder.with_name(f"{TEMPORARY}old-{folder.name}")

@@ -84,9 +84,9 @@ class RunFolder:
 
     def is_finished(self, resolved: Resolved) -> bool:
         """True if the run of this program finished; the digests of its model are written last."""
-        return step_of_model(self.path) == self.counted(resolved).steps
+        return step_of_model(self.path) == self.fix_steps(resolved).steps
 
-    def counted(self, resolved: Resolved) -> Resolved:
+    def fix_steps(self, resolved: Resolved) -> Resolved:
         """The run's program; in place of a clock with the steps that it had time for so far."""
         return resolved.of_steps(self.saved_step) if resolved.run.most_seconds else resolved
 
@@ -103,7 +103,7 @@ class RunFolder:
         return False
 
     @contextmanager
-    def claimed(self) -> Iterator[None]:
+    def claim(self) -> Iterator[None]:
         """Lock the folder, unless another process has it; one that stays empty goes again."""
         made = not is_taken(self.path)
         try:
@@ -160,9 +160,9 @@ class RunFolder:
         if not self.holds_a_run:
             # A run killed at its very beginning leaves a lock and perhaps its spec.
             names = {path.name for path in self.path.iterdir()} - {".lock", "spec.bertc"}
-            if others := sorted(name for name in names if not name.startswith(".tmp-")):
+            if strangers := sorted(name for name in names if not name.startswith(".tmp-")):
                 raise UsageError(
-                    f"{self.path} is not empty and holds no run ({', '.join(others[:3])})",
+                    f"{self.path} is not empty and holds no run ({', '.join(strangers[:3])})",
                     help="choose another --out",
                 )
             return

@@ -33,8 +33,8 @@ def with_settings(resolved: Resolved, overrides: Sequence[str]) -> Resolved:
             "steps where the schedule does not follow from them, and where prepared text is",
         )
     if is_moved:
-        there = settings["data"]
-        resolved = resolved.with_data(lambda at: there if drop_places(at) == text else at)
+        moved = settings["data"]
+        resolved = resolved.with_data(lambda data: moved if drop_places(data) == text else data)
     if not isinstance(settings.get("steps", 0), int):
         raise UsageError("a run is resumed to a number of steps", help="steps=10k")
     if "steps" in settings:
@@ -62,7 +62,7 @@ def why_not_longer(old: Resolved, new: Resolved) -> str:
     if len(old.stages) > 1:
         return "its stages share out its steps"
     stage, new_stage = old.stages[0], new.stages[0]
-    if reason := next((one.why_final for one in stage.methods if one.why_final), ""):
+    if reason := next((method.why_final for method in stage.methods if method.why_final), ""):
         return reason
     compared = (*range(0, old.steps, max(1, old.steps // RATES_COMPARED)), old.steps - 1)
     if any(rate(stage, step) != rate(new_stage, step) for step in compared):
@@ -71,6 +71,8 @@ def why_not_longer(old: Resolved, new: Resolved) -> str:
         return f"its learning rate is made for {old.steps:,} steps (schedule={kind}{warmup})"
     for before, after in zip(stage.methods, new_stage.methods, strict=False):
         lengths = (before, stage.steps), (after, new_stage.steps)
-        if any(len({one.extent(step, steps) for one, steps in lengths}) > 1 for step in compared):
+        if any(
+            len({method.extent(step, steps) for method, steps in lengths}) > 1 for step in compared
+        ):
             return f"its {before.setting} is made for {old.steps:,} steps ({before.text})"
     return ""

@@ -201,7 +201,7 @@ class Metrics:
         self._digest.update(text)
         self._send(line)
 
-    def synced_bytes(self) -> int:
+    def sync(self) -> int:
         """The length of the file in bytes, after fsync."""
         with durable.writing(self._path, 0):
             os.fsync(self._file.fileno())

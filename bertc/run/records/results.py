@@ -51,8 +51,8 @@ def values_of(scores: Scores, losses: Mapping[str, float]) -> dict[Score, float]
         for part, metrics_of_part in parts.items()
         for metric, value in metrics_of_part.items()
     }
-    shown = {(name,): losses[name] for name in shown_figures(losses) if name not in scores}
-    return values | shown
+    of_losses = {(name,): losses[name] for name in shown_figures(losses) if name not in scores}
+    return values | of_losses
 
 
 def read_evaluation(line: Line, resolved: Resolved, place: Path) -> Seen:

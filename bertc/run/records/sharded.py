@@ -21,7 +21,7 @@ from bertc.base.storage import durable
 from bertc.hub.folders import checkpoint_name
 from bertc.learn.step.engines import Part
 from bertc.machine.process_group import ProcessGroup
-from bertc.run.records.checkpoints import begin, unfinished
+from bertc.run.records.checkpoints import begin, temporary_folder
 
 FileParts = Mapping[str, Mapping[str, Part]]
 """The tensors of each file by name, with the rows of this process."""
@@ -30,7 +30,7 @@ VALUE_BYTES = torch.float32.itemsize
 
 def make_files(parent: Path, step: int, files: FileParts, ranks: ProcessGroup) -> bool:
     """Make the files at their full size in the first process; True if all processes see them."""
-    folder, inode = unfinished(parent, step), 0
+    folder, inode = temporary_folder(parent, step), 0
     if ranks.is_main:
         layouts = {name: _layout(parts) for name, parts in files.items()}
         needed = sum(size for _, _, size in layouts.values())
@@ -67,12 +67,12 @@ def write_parts(parent: Path, step: int, files: FileParts, is_main: bool) -> Non
     """
     with durable.writing(parent / checkpoint_name(step)):
         for name, parts in files.items():
-            descriptor = os.open(unfinished(parent, step) / name, os.O_WRONLY)
+            descriptor = os.open(temporary_folder(parent, step) / name, os.O_WRONLY)
             try:
-                for at, content in _places(parts, is_main):
+                for offset, content in _places(parts, is_main):
                     while len(content):  # the system takes at most 2 GiB at once
-                        written = os.pwrite(descriptor, content, at)
-                        at, content = at + written, content[written:]
+                        written = os.pwrite(descriptor, content, offset)
+                        offset, content = offset + written, content[written:]
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
@@ -84,8 +84,8 @@ def _places(parts: Mapping[str, Part], is_main: bool) -> Iterator[tuple[int, mem
     if is_main:
         yield 0, memoryview(header)
     for name, (shape, first, rows) in parts.items():
-        at = starts[name] + first * VALUE_BYTES * math.prod(shape[1:])
-        yield at, rows.flatten().view(torch.uint8).numpy().data
+        offset = starts[name] + first * VALUE_BYTES * math.prod(shape[1:])
+        yield offset, rows.flatten().view(torch.uint8).numpy().data
 
 
 class Saving:
@@ -102,7 +102,7 @@ class Saving:
         write: Callable[[], object],
         complete: Callable[[], object],
     ) -> None:
-        self._folder, self._ranks = unfinished(parent, step), ranks
+        self._folder, self._ranks = temporary_folder(parent, step), ranks
         self._works = write, complete
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)

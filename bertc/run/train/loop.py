@@ -67,7 +67,7 @@ def train(
     ):
         place, main = RunPlace(folder, cache, display, ranks), ranks.is_main
         machine = machine_of(resolved.run.device, ranks)
-        claimed = folder.claimed() if main else nullcontext()
+        claimed = folder.claim() if main else nullcontext()
         with kernels(resolved.run, machine.device), claimed, folder.naming_home(resolved):
             learned = folder.tokenizer if resume else None
             progress = Watched(display, ranks.stop)
@@ -114,10 +114,10 @@ def _train_stage(session: Session, index: int, goes_on: Callable[[], bool]) -> N
                 for acting in methods:
                     acting.before_step(phase)
             with _saved_when_stopped(session), _saved_without_text(session):
-                batch = pace.timed("batches", feed.take)
-            at = max(used.values()) * stage.schedule_steps if used else progress.step
-            learning_rate = rate(stage, at)
-            result = pace.timed("steps", _step, phase, feed, batch, learning_rate)
+                batch = pace.measure("batches", feed.take)
+            position = max(used.values()) * stage.schedule_steps if used else progress.step
+            learning_rate = rate(stage, position)
+            result = pace.measure("steps", _step, phase, feed, batch, learning_rate)
             progress.step += 1
             for acting in methods:
                 acting.after_step()
@@ -144,7 +144,7 @@ def _pause(
             progress.evaluated = progress.step
         elif evaluation_due and progress.evaluated < progress.step:
             started = time.perf_counter()
-            evaluation = pace.timed("evaluations", _evaluate, phase, methods)
+            evaluation = pace.measure("evaluations", _evaluate, phase, methods)
             pace.evaluation_seconds = time.perf_counter() - started
             for acting in methods:
                 acting.after_evaluation(evaluation)
@@ -156,9 +156,9 @@ def _pause(
     if before_the_end and not session.ranks.share(goes_on()):
         session.save()
         raise GivenUpError(f"given up after step {progress.step:,}, and saved")
-    stays = progress.step in (one.step for one in run.save_at)
+    stays = progress.step in (saved.step for saved in run.save_at)
     if progress.step and (progress.step % run.save_every == 0 or stays or progress.step == end):
-        pace.timed("checkpoints", session.save if over else session.save_in_background)
+        pace.measure("checkpoints", session.save if over else session.save_in_background)
     if evaluation_due:
         pace.write_down()
 
@@ -184,8 +184,8 @@ def _saved_without_text(session: Session) -> Iterator[None]:
     try:
         yield
     except BertcError as error:
-        alone, step = not session.ranks.is_distributed, session.progress.step
-        if step and alone and not isinstance(error, StoppedError):
+        is_single, step = not session.ranks.is_distributed, session.progress.step
+        if step and is_single and not isinstance(error, StoppedError):
             session.save()
             session.display.note(f"saved after step {step:,}, from where --resume goes on")
         raise

@@ -18,7 +18,7 @@ from bertc.base.storage.plain_file import read_bytes
 from bertc.cost.planning.world import Layout
 from bertc.cost.units import duration_text
 from bertc.hub.belonging import DIGESTS, ORIGIN, write_digests
-from bertc.hub.leaving.adapter_folder import merged
+from bertc.hub.leaving.adapter_folder import merge
 from bertc.hub.leaving.exporting import export_model
 from bertc.hub.leaving.pruned import remove_units
 from bertc.hub.sentences import vectors_of, vectors_of_init, write_sentences
@@ -33,7 +33,7 @@ from bertc.run.records import changes, checkpoints, metrics
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.lock import Lock, versions
 from bertc.run.train.report import Report
-from bertc.run.train.session import Session, laid_out
+from bertc.run.train.session import Session, place_on_devices
 from bertc.run.train.start import Outside, RunPlace, Start
 from bertc.run.train.state import Progress, State, begin, restore
 from bertc.tasks.corpus import contents
@@ -53,10 +53,10 @@ def open_session(
     state = restored or begin(resolved, stage, outside.source if outside else None)
     if progress.step or not isinstance(resolved.run.init, Drawn):  # else all draw the same
         ranks.share_tensors({**dict(state.model.named_parameters()), **state.moments})
-    model, engine, moments = laid_out(state.model, state.moments, plan, ranks.world)
+    model, engine, moments = place_on_devices(state.model, state.moments, plan, ranks.world)
     device = torch.device(plan.device)
-    here = progress.step, ranks, model.compute_dtype, device
-    remembered = take_up_memory(state.held, resolved.stage_at(progress.step), *here)
+    now = progress.step, ranks, model.compute_dtype, device
+    remembered = take_up_memory(state.held, resolved.stage_at(progress.step), *now)
     with _metrics(start, place, progress, tracking) as lines:
         session = Session(
             start=start, folder=place.folder, display=place.display, ranks=ranks, device=device,
@@ -101,8 +101,8 @@ def _begun(start: Start, outside: Outside, place: RunPlace, spec_text: str) -> d
         if source:  # read again, since there is no checkpoint yet
             pairs["the weights of init: sha256"] = (lock.init, source.sha256)
         for teacher, digest in outside.teachers.items():
-            there = lock.teachers.get(teacher, "none")
-            pairs[f"the weights of teacher {teacher}: sha256"] = (there, digest)
+            digest_before = lock.teachers.get(teacher, "none")
+            pairs[f"the weights of teacher {teacher}: sha256"] = (digest_before, digest)
         changes.refuse([f"{name} {a} -> {b}" for name, (a, b) in pairs.items() if a != b])
         if (before := folder.read_resolved()).steps < resolved.steps:
             note(f"made for {before.steps:,} steps, the run goes on to {resolved.steps:,}")
@@ -121,10 +121,10 @@ def _begun(start: Start, outside: Outside, place: RunPlace, spec_text: str) -> d
         note(text)
     if outside.checkpoint:
         # A kill may have come before older ones went.
-        stay = [one.step for one in resolved.run.save_at]
+        stay = [saved.step for saved in resolved.run.save_at]
         checkpoints.remove_older(folder.checkpoints, outside.checkpoint, resolved.run.keep, stay)
-        of = duration_text(most) if most else f"{resolved.steps:,}"
-        note(f"resuming at step {outside.checkpoint.step:,} of {of}")
+        goal = duration_text(most) if most else f"{resolved.steps:,}"
+        note(f"resuming at step {outside.checkpoint.step:,} of {goal}")
     if not most and time.seconds_total > SHORTEST_FORECAST_SECONDS:
         note(f"{resolved.steps:,} steps are estimated to take {time.total_text} on {time.device}")
     return {name: lock.content()[name] for name in ORIGIN}
@@ -175,16 +175,16 @@ def _held(
     stage: Stage, state: State, step: int, engine: Engine, ranks: ProcessGroup
 ) -> dict[str, dict[str, Tensor]]:
     """The tensors of a stage's methods after a step, from the first process's checkpoint."""
-    every = {}
-    for method, held in ((method, method.holds) for method in stage.methods if method.holds):
-        tensors = state.held.get(held.file, {})
+    by_file = {}
+    for method, store in ((method, method.holds) for method in stage.methods if method.holds):
+        tensors = state.held.get(store.file, {})
         if method.has_begun(step):
             named = engine.parameters.items()
             tensors = tensors or {name: torch.empty(weight.shape) for name, weight in named}
             ranks.share_tensors(tensors)
-            tensors = {name: engine.shard(one, name) for name, one in tensors.items()}
-        every[held.file] = tensors
-    return every
+            tensors = {name: engine.shard(tensor, name) for name, tensor in tensors.items()}
+        by_file[store.file] = tensors
+    return by_file
 
 
 def finish(session: Session) -> Report:
@@ -212,7 +212,7 @@ def finish(session: Session) -> Report:
 
 def _write(session: Session, tensors: dict[str, Tensor]) -> tuple[str, ...]:
     folder = session.folder
-    resolved, tensors = merged(session.resolved, tensors)
+    resolved, tensors = merge(session.resolved, tensors)
     for leftover in folder.path.glob(f".{folder.model.name}.*"):  # of an export that was killed
         shutil.rmtree(leftover, ignore_errors=True)
     removal: tuple[str, ...] = ()

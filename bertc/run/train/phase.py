@@ -23,7 +23,7 @@ from bertc.learn.step.step import TrainStep
 from bertc.machine.display import Standing
 from bertc.machine.memory import begin_peak, peak_memory_bytes
 from bertc.run.beginning.teachers import frozen_networks
-from bertc.run.evaluation.held_out import Evaluation, counted, evaluate, heldout_rows, unigram_nats
+from bertc.run.evaluation.held_out import Evaluation, evaluate, fetch, heldout_rows, unigram_nats
 from bertc.run.evaluation.tasks import evaluate_tasks
 from bertc.run.records.metrics import Usage, append_line
 from bertc.run.train.session import Session
@@ -70,10 +70,10 @@ class Phase(ABC):
     def may_be_judged(self) -> bool:
         """True in one evaluation of a run: the first after warm-up and a quarter of the steps."""
         program, progress = self.session.resolved, self.session.progress
-        step, first, every = progress.step, program.stages[0], program.run.eval_every
+        step, first, period = progress.step, program.stages[0], program.run.eval_every
         part = program.steps_by(step, progress.seconds) / program.steps  # of a clock's
         young = part * max(first.schedule_start + first.warmup_steps, program.steps // 4)
-        before = max((step - 1) // every * every, self.stage.first_step)
+        before = max((step - 1) // period * period, self.stage.first_step)
         return before < young <= step
 
     @abstractmethod
@@ -110,7 +110,7 @@ class TextPhase(Phase):
         ranks = self.session.ranks
         rows = heldout_rows(self.stage, self.microbatch, ranks)
         return evaluate(
-            self.model, self.stage, self.objective, counted(self.data, rows, examples, progress),
+            self.model, self.stage, self.objective, fetch(self.data, rows, examples, progress),
             self.vocab, (self.nats,), self.microbatch, ranks,
         )  # fmt: skip
 
@@ -185,10 +185,10 @@ T = TypeVar("T")
 
 def evaluations_due(resolved: Resolved, step: int) -> int:
     """The number of evaluations left after ``step`` steps, with one that is due then."""
-    every, due = resolved.run.eval_every, 0
+    period, due = resolved.run.eval_every, 0
     for stage in resolved.stages:
         end, done = stage.first_step + stage.steps, max(stage.first_step, step - 1)
-        due += max(0, end // every - done // every) + (end % every > 0 and end > done)
+        due += max(0, end // period - done // period) + (end % period > 0 and end > done)
     return due
 
 
@@ -211,7 +211,7 @@ class Pace:
         progress = self._session.progress
         self._steps, self._tokens, self._seconds = progress.step, progress.tokens, progress.seconds
 
-    def timed(self, what: str, call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    def measure(self, what: str, call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Call, and count its seconds among those of the stage, as ``what`` time goes to."""
         begun = time.monotonic()
         result = call(*arguments, **named)

@@ -36,31 +36,26 @@ def score_lines(evaluation: Evaluation) -> list[str]:
 def always_lines(evaluation: Evaluation) -> dict[tuple[str, str], str]:
     """A remark by task and part where all examples got the same answer."""
     return {
-        (task, part): f"every example got {f'the answer `{shown}`' if shown else 'no answer'}"
+        (task, part): f"every example got {f'the answer `{answer}`' if answer else 'no answer'}"
         for task, parts in evaluation.always.items()
-        for part, shown in parts.items()
+        for part, answer in parts.items()
     }
 
 
 def loss_line(evaluation: Evaluation) -> str:
     """The losses that are shown, each beside that of guessing by token frequency."""
     losses, unigram = evaluation.losses, evaluation.unigram_losses
-    shown = (
+    return ", ".join(
         f"{loss_title(name)} {losses[name]:.3f}"
         + (f" (unigram {unigram[name]:.3f})" if name in unigram else "")
         for name in shown_figures(losses)
     )
-    return ", ".join(shown)
 
 
 def plateau_lines(evaluation: Evaluation) -> list[str]:
     """A remark where masked tokens are predicted as by their frequencies, or there are none."""
-    losses, unigram = evaluation.losses, evaluation.unigram_losses
-    below = [
-        unigram[name] - losses[name]
-        for name in shown_figures(losses)
-        if name in evaluation.positions
-    ]
+    losses, unigram, known = evaluation.losses, evaluation.unigram_losses, evaluation.positions
+    below = [unigram[name] - losses[name] for name in shown_figures(losses) if name in known]
     if not below:
         bare = "no held-out position is masked: losses are of all predicted ones"
         return [bare] * bool(MASKED_LM & losses.keys())
@@ -81,7 +76,7 @@ class NextTokenCost:
     bits_per_token: float
     bits_per_character: float | None
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """A line for the summary."""
         bits = self.bits_per_character
         return (
@@ -144,7 +139,7 @@ class Report(InNotebooks):
                 lines.append(f"{task} {part}: {same}")
             for name, loss in self.evaluation.losses.items():
                 if name in PRETRAINING and PRETRAINING[name].order == "forward":
-                    lines.append(self.reading.told() if self.reading else as_told(loss))
+                    lines.append(self.reading.describe() if self.reading else as_told(loss))
         if self.step:
             line = f"{self.folder} after step {self.step:,} of {self.steps:,}"
             lines.append(line if evaluated_only else self._line())
@@ -221,11 +216,11 @@ def _by_class(evaluation: Evaluation) -> Iterator[Table]:
             rows = [
                 (
                     name,
-                    *(f"{figure:.4f}" for figure in (of.precision, of.recall, of.f1)),
-                    "{:.2f} to {:.2f}".format(*f1_interval(of)),
-                    f"{of.support:,}",
+                    *(f"{figure:.4f}" for figure in (score.precision, score.recall, score.f1)),
+                    "{:.2f} to {:.2f}".format(*f1_interval(score)),
+                    f"{score.support:,}",
                 )
-                for name, of in scores.classes.items()
+                for name, score in scores.classes.items()
             ]
             macro = ("mean (macro F1)", "", "", f"{scores.macro_f1:.4f}", "", "")
             head = ("class", "precision", "recall", "F1", "95%", "support")

@@ -25,7 +25,7 @@ from bertc.run.records.folder import RunFolder, identity
 from bertc.run.records.lock import versions
 from bertc.run.records.metrics import Metrics
 from bertc.run.train.start import Start
-from bertc.run.train.state import Progress, described, grow_model
+from bertc.run.train.state import Progress, describe_growth, grow_model
 
 
 @dataclass
@@ -84,26 +84,26 @@ class Session:
             old = self.engine.parameters if stage.grow.moments == "carry" else self.evaluated
             weights, moments = gathered(old), gathered(self.moments)
             model, moments = grow_model(self.resolved, self.stage, stage, weights, moments)
-            self.display.note(described(self.stage, stage))
-            self.model, self.engine, self.moments = laid_out(
+            self.display.note(describe_growth(self.stage, stage))
+            self.model, self.engine, self.moments = place_on_devices(
                 model, moments, self.plan, self.ranks.world
             )
-        going_on = [one.holds for one in stage.methods if one in self.stage.methods]
+        going_on = [method.holds for method in stage.methods if method in self.stage.methods]
         had, self.held = self.held, {}
-        for held in (method.holds for method in stage.methods if method.holds):
-            tensors = had[held.file] if held in going_on else {}
-            if held.on_devices and not tensors:
+        for store in (method.holds for method in stage.methods if method.holds):
+            tensors = had[store.file] if store in going_on else {}
+            if store.on_devices and not tensors:
                 weights_now = self.engine.parameters.items()
                 tensors = {name: weight.detach().clone() for name, weight in weights_now}
-            self.held[held.file] = tensors
+            self.held[store.file] = tensors
         self.remembered.enter(stage, self.progress.step)
         self.stage = stage
 
     @property
     def evaluated(self) -> Mapping[str, Tensor]:
         """The weights that are evaluated, or what stands for them, as this process holds them."""
-        held = stand_in(self.stage, self.progress.step)
-        return self.held[held.file] if held else self.engine.parameters
+        store = stand_in(self.stage, self.progress.step)
+        return self.held[store.file] if store else self.engine.parameters
 
     def weights(self) -> dict[str, Tensor]:
         """Gather all weights in the first process's main memory; every process takes part."""
@@ -171,7 +171,7 @@ class Session:
         if not self.metrics:
             return lambda: None
         # Fails if the folder was removed.
-        self.progress.metrics_bytes = self.metrics.synced_bytes()
+        self.progress.metrics_bytes = self.metrics.sync()
         facts = {
             "run": identity(self.resolved), "stage": self.stage.name,
             "data": self.start.corpus.fingerprint, "origin": self.origin,
@@ -181,7 +181,7 @@ class Session:
             "threads": torch.get_num_threads(), "versions": versions(),
         }  # fmt: skip
         progress, keep = asdict(self.progress), self.resolved.run.keep
-        parent, stay = self.folder.checkpoints, [one.step for one in self.resolved.run.save_at]
+        parent, stay = self.folder.checkpoints, [saved.step for saved in self.resolved.run.save_at]
 
         def complete() -> None:
             checkpoints.save(parent, step, content, progress, facts, keep, stay, begun)
@@ -189,7 +189,7 @@ class Session:
         return complete
 
 
-def laid_out(
+def place_on_devices(
     model: Model, moments: Moments, plan: Plan, world: World
 ) -> tuple[Model, Engine, Moments]:
     """Move a model and its moments to the devices of the processes, by the plan's strategy."""

@@ -10,14 +10,14 @@ from bertc.base.diagnostics import DataError, ResumeRefusedError, UsageError
 from bertc.base.storage import durable
 from bertc.base.storage.durable import ANOTHER_OUT
 from bertc.base.storage.paths import is_taken
-from bertc.cost import Estimate
+from bertc.cost import Estimate, estimate
 from bertc.cost.planning.plan import Machine, Plan, next_bytes
 from bertc.cost.planning.world import World
 from bertc.hub.belonging import refuse_strangers
 from bertc.ir.changing.growth import vector_file
 from bertc.ir.program.resolved import Resolved
 from bertc.machine.display import Display, Watched
-from bertc.machine.machine import cost_on, detect, make_plan
+from bertc.machine.machine import detect, device_here, make_plan
 from bertc.machine.memory import refuse_what_cannot_fit
 from bertc.machine.process_group import ProcessGroup
 from bertc.model.native import missing
@@ -69,9 +69,9 @@ class Start:
     outside: Outside | None
 
 
-def machine_of(wanted: str, ranks: ProcessGroup) -> Machine:
+def machine_of(device: str, ranks: ProcessGroup) -> Machine:
     """This machine, with the least memory that any process of the run has."""
-    machine = detect(wanted, ranks.world.per_host)
+    machine = detect(device, ranks.world.per_host)
     return replace(machine, memory_bytes=ranks.least(machine.memory_bytes))
 
 
@@ -104,7 +104,8 @@ def settle(resolved: Resolved, machine: Machine, place: RunPlace, resume: bool) 
     if ranks.is_main:
         source = None if checkpoint else source_of(resolved, corpus)
         require_same_tokens(resolved, corpus.vocabulary)
-        cost = cost_on(machine, resolved, corpus.row_lengths, ranks.world)
+        device, lengths = device_here(machine, ranks.world.per_host), corpus.row_lengths
+        cost = estimate(resolved, device, devices=ranks.world.size, lengths=lengths)
         outside = Outside(lock, checkpoint, source, digests(resolved), cost)
     return Start(resolved, machine, plan, corpus, outside)
 

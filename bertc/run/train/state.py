@@ -59,7 +59,7 @@ def grow_model(
     return model, fresh
 
 
-def described(before: Stage, after: Stage) -> str:
+def describe_growth(before: Stage, after: Stage) -> str:
     """A line on the origin of a stage's networks."""
     if isinstance(after.grow, Turned):
         seen = "earlier tokens alone" if after.encoder.causal else "all tokens of a row"
@@ -161,8 +161,8 @@ def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:
     moments = checkpoints.load(folder / checkpoints.OPTIMIZER, of_moments)
     model = build(resolved, "meta")
     model.load_state_dict(weights, assign=True)
-    beside = {one.holds.file: of_weights for one in trained.methods if one.holds}
-    beside = {file: shapes for file, shapes in beside.items() if is_file(folder / file)}
-    beside |= files(resolved.stage_at(progress.step), progress.step)
-    held = {file: checkpoints.load(folder / file, shapes) for file, shapes in beside.items()}
+    shapes_of = {method.holds.file: of_weights for method in trained.methods if method.holds}
+    shapes_of = {file: shapes for file, shapes in shapes_of.items() if is_file(folder / file)}
+    shapes_of |= files(resolved.stage_at(progress.step), progress.step)
+    held = {file: checkpoints.load(folder / file, shapes) for file, shapes in shapes_of.items()}
     return State(model, moments, progress, held)

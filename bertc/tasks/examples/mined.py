@@ -33,7 +33,7 @@ class VectorNetworks(Protocol):
     ) -> Iterator[NDArray[np.float32]]:
         """Similarities (q, c) of some queries after others with all passages."""
 
-    def judged(self, folder: str, pairs: Sequence[tuple[str, str]]) -> list[float]:
+    def judge(self, folder: str, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """Scores from 0 to 1 of a query and a passage each, by the reranker in a folder."""
 
 
@@ -62,7 +62,7 @@ def mined(
         likeness = networks.likeness(node.run, queries, texts, progress)
 
         def judged(query: str, numbers: list[int]) -> list[float]:
-            return networks.judged(node.judge, [(query, texts[number]) for number in numbers])
+            return networks.judge(node.judge, [(query, texts[number]) for number in numbers])
 
         judge, of_queries = judged if node.judge else None, [*zip(queries, right, strict=True)]
         chosen, facts = _search(node, of_queries, positives, likeness, len(texts), judge)

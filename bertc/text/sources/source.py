@@ -14,7 +14,7 @@ import sentencex
 
 from bertc.base.diagnostics import DataError, MissingColumnError, listed, refuse_all
 from bertc.base.storage.encodings import not_utf8, refuse_utf_16
-from bertc.base.storage.files import AnyFile, opened_anywhere, size_of
+from bertc.base.storage.files import AnyFile, open_anywhere, size_of
 from bertc.ir.data import Corpus, Parallel, Sentences
 
 PIECE_BYTES = 1 << 20
@@ -197,7 +197,7 @@ class OpenFile:
 @contextlib.contextmanager
 def opened_stream(path: AnyFile) -> Iterator[OpenFile]:
     """Open a plain, gzip or zstandard file for reading."""
-    with opened_anywhere(path) as raw:
+    with open_anywhere(path) as raw:
         try:
             yield OpenFile(path, raw, _unpack(path, raw))
         except (EOFError, zlib.error, OSError):

@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 from bertc.use.source import expressions
-from bertc.use.source.constants import Constants
-from bertc.use.source.expressions import call_expression
+from bertc.use.source.expressions import Constants, call_expression
 from bertc.use.source.loops import roll_up
 from bertc.use.source.recording import Call, CallScope, LongList, TensorValue
 from bertc.use.source.sizes import BATCH_AXES, BatchSize
@@ -39,9 +38,9 @@ class AxisNames:
             case [("b", (one, 0)), ("s", (other, 1))] if one == other:
                 return [f"b, s = {one}.shape[:2]"]
             case read:
-                return [f"{axis} = {name}.shape[{at}]" for axis, (name, at) in read]
+                return [f"{axis} = {name}.shape[{number}]" for axis, (name, number) in read]
 
-    def written(self, size: BatchSize) -> str:
+    def expression(self, size: BatchSize) -> str:
         """A size: as that of an input where it is no single axis, else by names of axes."""
         if not size.node.isidentifier() and (place := self._place(size)):
             return f"{place[0]}.shape[{place[1]}]"
@@ -133,22 +132,22 @@ class ForwardBody:
             end = max(last.get(value, number) for value in call.results) if nested else number
             for value in call.read:
                 last[value] = max(last.get(value, -1), end)
-        wanted, self.names = self.names, {}
+        names, self.names = self.names, {}
         self._sizes = AxisNames(self.free, self.names)
         until = dict.fromkeys(NOT_NAMES, 2 * len(self.calls))
         for value in self.free:
-            self._give(value, wanted[value], -1, last[value], until)
+            self._give(value, names[value], -1, last[value], until)
         for number, call in enumerate(self.calls):
             for value in call.results:
                 if value in self._bound:
-                    self._give(value, wanted[value], number, last.get(value, number), until)
+                    self._give(value, names[value], number, last.get(value, number), until)
 
     def _give(
-        self, value: TensorValue, wanted: str, at: int, end: int, until: dict[str, int]
+        self, value: TensorValue, plain: str, index: int, end: int, until: dict[str, int]
     ) -> None:
-        name, number = wanted, 2
-        while until.get(name, -2) > at:
-            name, number = f"{wanted}{number}", number + 1
+        name, number = plain, 2
+        while until.get(name, -2) > index:
+            name, number = f"{plain}{number}", number + 1
         until[name] = end
         self.names[value] = name
 
@@ -244,7 +243,7 @@ class ForwardBody:
             return call_expression("F.dropout", [args[0], rate, "self.training"])
         if call.function == "torch.unflatten":
             args[2:] = [expressions.tuple_expression([self._part(size) for size in call.args[2]])]
-        plain, named = expressions.written_arguments(call.function, call.args, call.kwargs)
+        plain, named = expressions.plain_arguments(call.function, call.args, call.kwargs)
         keywords = {key: self._argument(argument) for key, argument in named.items()}
         if "dropout_p" in keywords:
             rate = self._constants.rate(named["dropout_p"])
@@ -270,14 +269,14 @@ class ForwardBody:
                 return self._constants.number(argument)
             case torch.bfloat16:
                 return f"{self._like()}.dtype"
-        return expressions.literal(argument, self._sizes.written)
+        return expressions.literal(argument, self._sizes.expression)
 
     def _part(self, size: Any) -> str:
         """One of the two sizes of the vectors of all heads."""
         for name in ("HEADS", "HEAD_DIM"):
             if isinstance(size, int) and size == self._constants.values.get(name):
                 return name
-        return expressions.literal(size, self._sizes.written)
+        return expressions.literal(size, self._sizes.expression)
 
     def _like(self) -> str:
         """A tensor of the dtype and the device that are computed with."""

@@ -29,7 +29,7 @@ DRAWN = 1_000_003
 """Random numbers of which weights are made: a prime, so that no two weights repeat alike."""
 
 
-def checked_source(resolved: Resolved, settings: str) -> str:
+def emit_checked(resolved: Resolved, settings: str) -> str:
     """The file of a program, with its settings above, once it agrees with the modules."""
     source = emit_source(resolved, settings)
     check_source(source, resolved)
@@ -42,11 +42,12 @@ def check_source(source: str, resolved: Resolved) -> None:
     model.load_state_dict(random_weights(resolved), assign=True)
     model.compute_dtype = torch.float64
     weights, largest = dict(model.named_parameters()), dict[str, float]()
-    network = loaded(source, weights)
+    network = load_source(source, weights)
     few = sum(weight.numel() for weight in weights.values()) <= MOST_GRADIENTS
     for rows, tokens in SHAPES:  # random batches with padding
         arguments = random_inputs(model, rows, tokens)
-        passed = {name: arguments[name] for name in read_by(network)}
+        names = network.forward.__code__.co_varnames
+        passed = {name: arguments[name] for name in PARAMETERS if name in names}
         expected = partial(program_outputs, model, inputs_of(arguments))
         differentiated = weights if few and rows > 1 else {}
         for name, apart in name_differences(partial(network, **passed), expected, differentiated):
@@ -91,7 +92,7 @@ def name_differences(
         return list(_pairs(written(), expected(), weights))
 
 
-def loaded(source: str, weights: Mapping[str, Tensor]) -> nn.Module:
+def load_source(source: str, weights: Mapping[str, Tensor]) -> nn.Module:
     """The module of a file, for evaluation, with these very weights."""
     with torch.device("meta"):
         network: nn.Module = run_source(source)["Model"]()
@@ -104,12 +105,6 @@ def run_source(source: str) -> dict[str, Any]:
     module = ModuleType("emitted")
     exec(compile(source, "emitted", "exec"), vars(module))
     return vars(module)
-
-
-def read_by(network: nn.Module) -> list[str]:
-    """The arguments of a file's module."""
-    names = network.forward.__code__.co_varnames
-    return [name for name in PARAMETERS if name in names]
 
 
 def random_inputs(model: Model, rows: int, tokens: int) -> dict[str, Tensor]:
@@ -151,17 +146,17 @@ def _pairs(
             sums = [total + x.sum() for total, x in zip(sums, weighted, strict=True)]
     if weights:
         both = [torch.autograd.grad(s, [*weights.values()], allow_unused=True) for s in sums]
-        for mine, theirs in zip(*both, strict=True):
-            if mine is not None and theirs is not None:
-                largest = max(1.0, float(torch.linalg.vector_norm(theirs, torch.inf)))
-                apart = torch.linalg.vector_norm(mine.sub_(theirs), torch.inf)
+        for mine, reference in zip(*both, strict=True):
+            if mine is not None and reference is not None:
+                largest = max(1.0, float(torch.linalg.vector_norm(reference, torch.inf)))
+                apart = torch.linalg.vector_norm(mine.sub_(reference), torch.inf)
                 yield "the gradients", float(apart) / largest
 
 
-def difference(one: Tensor, other: Tensor) -> float:
+def difference(result: Tensor, target: Tensor) -> float:
     """The largest difference, over the largest value where that is above 1; inf for shapes."""
-    if one.shape != other.shape:
+    if result.shape != target.shape:
         return float("inf")
-    one, other = one.detach(), other.detach()
-    apart = (one - other).abs().masked_fill(one == other, 0)
-    return float(apart.max()) / max(1.0, float(other.masked_fill(other.isinf(), 0).abs().max()))
+    result, target = result.detach(), target.detach()
+    apart = (result - target).abs().masked_fill(result == target, 0)
+    return float(apart.max()) / max(1.0, float(target.masked_fill(target.isinf(), 0).abs().max()))

@@ -12,8 +12,8 @@ from bertc.ir.program.network import MAIN
 from bertc.model.norm import Norm
 from bertc.model.weights import Embedding, Linear
 from bertc.use.source.body import ForwardBody
-from bertc.use.source.constants import Constants
-from bertc.use.source.expressions import call_expression, code_lines, method
+from bertc.use.source.expressions import Constants, call_expression, code_lines, method
+from bertc.use.source.loops import range_expression
 from bertc.use.source.recording import TORCH_MODULES, CallScope
 
 PARAMETERS = {
@@ -113,8 +113,7 @@ class Classes:
         runs, first = list[str](), 0
         for made, same in groupby(parts):
             end = first + len(list(same))
-            last = "LAYERS" if end == self.constants.layers else str(end)
-            turns = f"range({first}, {last})" if first else f"range({last})"
+            turns = range_expression(first, end, self.constants.layers)
             runs.append(f"*[{made} for _ in {turns}]" if end > first + 1 else made)
             first = end
         if len(runs) == 1 and runs[0][0] == "*":
@@ -124,9 +123,9 @@ class Classes:
     def _named(self, name: str, path: str, lines: list[str]) -> str:
         """The name of a class with these lines, which is written unless it is there."""
         text, network = "\n".join(lines), path.split(".")[0]
-        for other, written in self.written.items():
+        for known, written in self.written.items():
             if written == text:
-                return other
+                return known
         if network not in (MAIN, "heads", "") and name in self.written:
             name = f"{network.title()}{name}"
         names = (name, *(f"{name}{number}" for number in range(2, len(self.written) + 2)))
@@ -161,12 +160,11 @@ class Classes:
 
 def with_defaults(names: list[str], statements: list[str]) -> tuple[list[str], list[str]]:
     """Arguments of a program, all but the first of which may be left out."""
-    first, *others = [name for name in PARAMETERS if name in names]
+    first, *later = [name for name in PARAMETERS if name in names]
     defaults = [
-        f"if {name} is None:\n    {name} = torch.{PARAMETERS[name]}_like({first})"
-        for name in others
+        f"if {name} is None:\n    {name} = torch.{PARAMETERS[name]}_like({first})" for name in later
     ]
-    return [first, *(f"{name}=None" for name in others)], [*defaults, *statements]
+    return [first, *(f"{name}=None" for name in later)], [*defaults, *statements]
 
 
 def scopes_in(scope: CallScope) -> dict[str, CallScope]:

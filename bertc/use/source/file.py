@@ -17,14 +17,13 @@ from bertc.ir.base import Constant, FanIn, Glorot, Node, Normal, TruncatedNormal
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.use.source.classes import Classes, scopes_in
-from bertc.use.source.constants import constants_of, declare_constants
-from bertc.use.source.expressions import code
+from bertc.use.source.expressions import code, constants_of, declare_constants
 from bertc.use.source.outputs import program_outputs, record
 from bertc.use.source.recording import CallScope, LongList
 
 
 @cache
-def fixed() -> dict[str, str]:
+def forms() -> dict[str, str]:
     """The parts that files of all programs share, by their names in ``texts.toml``."""
     return tomllib.loads(read_text(Path(__file__).with_name("texts.toml"), MOST_BYTES))
 
@@ -43,11 +42,11 @@ def initial_function(weights: Iterable[Weight]) -> str:
             usual[test] = max(dict.fromkeys(of_kind), key=of_kind.count)
     for (matrix, end), call in calls.items():
         if call != usual["elif weight.ndim > 1:" if matrix else "else:"]:
-            others = {other for (_, other), its in calls.items() if its != call}
+            others = {name for (_, name), its in calls.items() if its != call}
             exceptions.setdefault(f'elif name.endswith("{_shortest(end, others)}"):', call)
     lines = [f"{test}\n    nn.init.{call}" for test, call in (exceptions | usual).items()]
     text = textwrap.indent("\n".join(lines).removeprefix("el"), " " * 8)
-    return f"{fixed()['first_values']}{text}\n"
+    return f"{forms()['first_values']}{text}\n"
 
 
 def _end(name: str) -> str:
@@ -55,11 +54,11 @@ def _end(name: str) -> str:
     return ".".join(step for step in name.split(".")[-3:] if not step.isdigit())
 
 
-def _shortest(end: str, others: set[str]) -> str:
+def _shortest(end: str, names: set[str]) -> str:
     """The shortest end of a name that none of the others has."""
     steps = re.split(r"(?<=[._])", end)
     ends = ("".join(steps[-count:]) for count in range(1, len(steps)))
-    return next((e for e in ends if not any(other.endswith(e) for other in others)), end)
+    return next((e for e in ends if not any(name.endswith(e) for name in names)), end)
 
 
 def _call(weight: Weight) -> str:
@@ -101,30 +100,30 @@ def emit_source(resolved: Resolved, settings: str = "") -> str:
     classes.add(model, "")
     first_values = initial_function(weights.values())
     text = f"{functions_of(scope)}\n{classes.text}\n{first_values}\n"
-    text += fixed()["loading"] + fixed()["main"]
+    text += forms()["loading"] + forms()["main"]
     modules = [f"import {name}" for name in IMPORTABLE if f"{name}." in text]
-    head = [docstring(resolved, settings), "", *modules, "", fixed()["imports"]]
+    head = [docstring(resolved, settings), "", *modules, "", forms()["imports"]]
     return "\n".join([*head, *declare_constants(classes.constants, text), "", text])
 
 
 def docstring(resolved: Resolved, settings: str) -> str:
     """The program, its costs, and where its settings come from."""
-    costs, wanted = estimate(resolved, "h200"), {*resolved.encoder.settings(), *OF_NETWORK}
+    costs, names = estimate(resolved, "h200"), {*resolved.encoder.settings(), *OF_NETWORK}
     stage = costs.stages[-1]
     flops, tokens = units.flops_text(stage.flops.forward_per_example), resolved.stages[-1].seq
     lines = [
         f'"""{resolved.name or "A program"}: {costs.parameters.total:,} parameters, {flops} for '
         f"{tokens} tokens."
     ]
-    held, shown = list[str](), list[str]()
+    waiting, blocks = list[str](), list[str]()
     for block in re.split(r"\n(?=[^\s)])", settings):
-        held.append(block)  # a comment is of the setting that follows
+        waiting.append(block)  # a comment is of the setting that follows
         if not block.startswith("#"):
-            shown += held if block.split(" =")[0] in wanted else []
-            held = []
+            blocks += waiting if block.split(" =")[0] in names else []
+            waiting = []
     part = ["", "Settings, and where they come from:", ""]
-    part += [line for block in shown for line in block.splitlines()]
-    return "\n".join([*lines, "", fixed()["legend"], *(part if shown else []), '"""'])
+    part += [line for block in blocks for line in block.splitlines()]
+    return "\n".join([*lines, "", forms()["legend"], *(part if blocks else []), '"""'])
 
 
 def functions_of(scope: CallScope) -> str:
@@ -144,8 +143,8 @@ def _add_function(node: Node, name: str, functions: dict[str, str]) -> None:
     (function,) = (part for part in tree.body if isinstance(part, ast.FunctionDef))
     folded = _Folded(node)
     folded.visit(function)
-    for other in sorted(folded.called):
-        _add_function(node, other, functions)
+    for called in sorted(folded.called):
+        _add_function(node, called, functions)
     function.args.args = [ast.arg(argument.arg) for argument in function.args.args[1:]]
     function.returns, doc = None, ast.get_docstring(function)
     del function.body[0]

@@ -20,32 +20,32 @@ def roll_up(made: list[tuple[int, str]], depth: int) -> list[str]:
     ]
     shapes = [_shape("\n".join(group)) if segment else "" for segment, group in groups]
     result: list[str] = []
-    at = 0
-    while at < len(groups):
-        period, end = _find_repeated(shapes, at)
-        if end - at > period:
+    begin = 0
+    while begin < len(groups):
+        period, end = _find_repeated(shapes, begin)
+        if end - begin > period:
             turns = [
                 [s for _, group in groups[first : first + period] for s in group]
-                for first in range(at, end, period)
+                for first in range(begin, end, period)
             ]
             result.append(_loop(turns, depth))
         else:
-            result += groups[at][1]
-            end = at + 1
-        at = end
+            result += groups[begin][1]
+            end = begin + 1
+        begin = end
     return result
 
 
-def _find_repeated(shapes: list[str], at: int) -> tuple[int, int]:
+def _find_repeated(shapes: list[str], first: int) -> tuple[int, int]:
     """The length of the shortest sequence of shapes that repeats from here, and its end."""
-    for period in range(1, (len(shapes) - at) // 2 + 1):
-        end = at + period
+    for period in range(1, (len(shapes) - first) // 2 + 1):
+        end = first + period
         while end < len(shapes) and shapes[end] and shapes[end] == shapes[end - period]:
             end += 1
-        end -= (end - at) % period
-        if end - at > period and all(shapes[at:end]):
+        end -= (end - first) % period
+        if end - first > period and all(shapes[first:end]):
             return period, end
-    return 1, at + 1
+    return 1, first + 1
 
 
 def _shape(statements: str) -> str:
@@ -65,21 +65,21 @@ def _loop(turns: list[list[str]], depth: int) -> str:
     """One loop over what differs between turns."""
     columns, text = _compare_columns(turns)
     numbers = next((values for values in columns if _consecutive(values)), None)
-    others = [name for values, name in columns.items() if values != numbers]
+    names = [name for values, name in columns.items() if values != numbers]
     rows = [_row(values) for values in zip(*(v for v in columns if v != numbers), strict=True)]
     if not columns:
-        return _for("_", _range(0, len(turns), depth), text)
+        return _for("_", range_expression(0, len(turns), depth), text)
     first, layer = (0, "") if numbers is None else (int(numbers[0]), columns[numbers])
     chosen = _chosen(rows, first, layer) if layer and rows else ""
     if rows and not chosen:
         rows = [_row(values) for values in zip(*columns, strict=True)]
         return _for(", ".join(columns.values()), _row(rows), text)
     if chosen:
-        text = f"{', '.join(others)} = {chosen}\n{text}"
+        text = f"{', '.join(names)} = {chosen}\n{text}"
     end, part = first + len(turns), rf"self\.(\w+)\[{layer}\]"
     parts, named = list(dict.fromkeys(re.findall(part, text))), re.sub(part, r"\1", text)
     if not parts or re.search(rf"\b{layer}\b", named):
-        return _for(layer, _range(first, end, depth), text)
+        return _for(layer, range_expression(first, end, depth), text)
     bounds = f"[{first or ''}:{'' if end == depth else end}]"
     lists = ", ".join(f"self.{part}{'' if bounds == '[:]' else bounds}" for part in parts)
     return _for(", ".join(parts), lists if len(parts) == 1 else f"zip({lists})", named)
@@ -92,8 +92,8 @@ def _compare_columns(turns: list[list[str]]) -> tuple[dict[tuple[str, ...], str]
     for words in zip(*map(_words, turns), strict=True):
         if len(set(words)) > 1:
             name = f"{words[0].rstrip('0123456789')}_of_layer" if words[0][0].isalpha() else "layer"
-            taken = set(columns.values()) - {columns.get(words)}
-            columns.setdefault(words, f"{name}{len(columns)}" if name in taken else name)
+            known = set(columns.values()) - {columns.get(words)}
+            columns.setdefault(words, f"{name}{len(columns)}" if name in known else name)
         text += columns.get(words, words[0])
     return columns, text
 
@@ -130,6 +130,7 @@ def _consecutive(values: tuple[str, ...]) -> bool:
     return first >= 0 and values == tuple(map(str, range(first, first + len(values))))
 
 
-def _range(first: int, end: int, depth: int) -> str:
+def range_expression(first: int, end: int, depth: int) -> str:
+    """A range of layers, of which there are ``depth``."""
     last = "LAYERS" if end == depth else str(end)
     return f"range({first}, {last})" if first else f"range({last})"

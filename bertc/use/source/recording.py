@@ -138,9 +138,8 @@ class Recorder(TorchFunctionMode):
         out = self._unseen(func, *args, **kwargs)
         name = resolve_name(func) or func.__name__
         if name in SIZES:
-            return (
-                self.sizes.of(out) if isinstance(out, int) else torch.Size(map(self.sizes.of, out))
-            )
+            size = self.sizes.of
+            return size(out) if isinstance(out, int) else torch.Size(map(size, out))
         self._record(name, args, kwargs, out)
         return out
 

@@ -18,22 +18,22 @@ class BatchSize(int):
     sizes: "BatchSizes"
 
     def __neg__(self) -> "BatchSize":
-        return self.sizes.made(-int(self), f"(-{self.node})")
+        return self.sizes.make(-int(self), f"(-{self.node})")
 
 
 def _operation(name: str, *, turned: bool) -> Callable[[BatchSize, Any], Any]:
     (sign, neutral), operate = ARITHMETIC[name], getattr(operator, name)
 
-    def made(self: BatchSize, other: Any) -> Any:
-        if not isinstance(other, int):
+    def apply(self: BatchSize, operand: Any) -> Any:
+        if not isinstance(operand, int):
             return NotImplemented
-        if other == neutral and (not turned or sign in "+*"):
+        if operand == neutral and (not turned or sign in "+*"):
             return self
-        left, right = (other, self) if turned and name != "add" else (self, other)
+        left, right = (operand, self) if turned and name != "add" else (self, operand)
         text = f"({self.sizes.node(left)} {sign} {self.sizes.node(right)})"
-        return self.sizes.made(operate(int(left), int(right)), text)
+        return self.sizes.make(operate(int(left), int(right)), text)
 
-    return made
+    return apply
 
 
 for _name in ARITHMETIC:
@@ -59,9 +59,9 @@ class BatchSizes:
         self.tokens = next(free, 11)
         self.axes = dict(zip(BATCH_AXES, (self.rows, self.tokens), strict=True))
         for axis, number in self.axes.items():
-            _size_of(self.made(number, axis))
+            _size_of(self.make(number, axis))
 
-    def made(self, number: int, node: str) -> BatchSize:
+    def make(self, number: int, node: str) -> BatchSize:
         """A size with its expression, which tensors of that size have from now on."""
         size = BatchSize(number)
         size.node, size.sizes = node, self

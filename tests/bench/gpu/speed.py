@@ -10,7 +10,7 @@ from bertc.cost import Device, estimate
 from bertc.ir.program.resolved import Resolved
 from bertc.lab.bench.measure import take_turns
 from bertc.lab.bench.run import bench
-from bertc.machine.machine import detect, finish, measured
+from bertc.machine.machine import detect, finish, measure_device
 from tests.bench.gpu.setting import Results, Setting
 from tests.bench.minimal import contenders
 
@@ -74,7 +74,7 @@ def timed_spec(setting: Setting, spec: str, batch: int, seq: int) -> Resolved:
 
 def peaks(setting: Setting, results: Results) -> Device:
     """Large products, copies, and how long the host takes for a kernel."""
-    device = measured(detect(setting.kind))
+    device = measure_device(detect(setting.kind))
     number, times = torch.zeros(1, device=setting.device), list[float]()
     for _ in range(5):
         finish(setting.device)

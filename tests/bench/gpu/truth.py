@@ -24,7 +24,7 @@ from bertc.learn.optim.optimizers import AdamRule
 from bertc.learn.step.feed import to_inputs
 from bertc.model.attention.attend import attend, can_varlen
 from bertc.model.attention.masks import AttentionMask, Mask, end_to_end, within_sequences
-from bertc.run.beginning.synthetic import RandomText, unlearned_vocab
+from bertc.run.beginning.synthetic import RandomText, uniform_vocab
 from tests.bench.gpu.setting import TOY, Results, Setting
 from tests.kinds import OBJECTIVES
 
@@ -197,7 +197,7 @@ def same_masks(setting: Setting, results: Results) -> None:
         made = []
         for device in (torch.device("cpu"), setting.device):
             inputs = to_inputs(RandomText(stage, 500).train(0), device)
-            columns = corrupt(stage, inputs, unlearned_vocab(500, device), 1)
+            columns = corrupt(stage, inputs, uniform_vocab(500, device), 1)
             made.append([tensor.cpu() for tensor in tensors_of(columns)])
         here, there = made
         same = len(here) == len(there) and all(map(torch.equal, here, there))
