@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import ValidationError
 
-from bertc.base.diagnostics import DataError, UnsafeError
+from bertc.base.diagnostics import DataError, MissingInputError, UnsafeError
 from bertc.base.storage.paths import is_file, is_taken
 from bertc.base.storage.plain_file import read_json, shown, shown_name
 from bertc.hub import families
@@ -76,6 +76,8 @@ def refuse_adapter(folder: Path) -> None:
 def read_config(path: Path) -> HfConfig:
     """Read a ``config.json``; refuse what bertc cannot compute, all settings at once."""
     refuse_adapter(path.parent)
+    if not is_taken(path) and is_taken(old := path.with_name(f"bert_{path.name}")):
+        raise MissingInputError(f"{path} is not there", f"{old} has the same content: copy it")
     raw = read_json(path, MAX_BYTES)
     family = family_of(path, raw)
     classes = raw.get("architectures") or []

@@ -17,7 +17,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from bertc.base.diagnostics import DataError, UnsafeError
+from bertc.base.diagnostics import DataError, MissingInputError, UnsafeError
 from bertc.hub import families
 from bertc.hub.config import IGNORED, OF_SCORES, ONLY, read_config
 from bertc.hub.families.family import Family
@@ -305,6 +305,10 @@ def test_a_configuration_without_a_type_is_known_by_its_classes_or_settings(fold
     assert read_config(path).model_type == "roberta"
     path.write_text('{"architectures": ["T5Model"]}')
     pytest.raises(DataError, read_config, path).match("unsupported model_type null")
+    path.rename(path.with_name("bert_config.json"))
+    with pytest.raises(MissingInputError) as error:
+        read_config(path)
+    assert error.value.help == f"{folder}/bert_config.json has the same content: copy it"
 
 
 def test_first_names_of_nomic_are_read_where_todays_are_not(tmp_path):

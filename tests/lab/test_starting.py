@@ -339,3 +339,20 @@ def test_packed_files_of_a_folder_are_read_with_those_that_are_not(tmp_path):
     seen = survey(str(tmp_path))
     assert [path.name for path in seen.files] == ["one.txt", "two.txt.gz"]
     assert seen.left_out == {".jsonl": 1}
+
+
+@pytest.mark.parametrize(
+    ("first", "rows", "names"),
+    [
+        (("Lfd. Nr.", "Urteil"), (("{n}", "gut"), ("{n}", "mies")), True),
+        (("Gefällt es?", "Text"), (("ja", "Ein Satz {n}."), ("nein", "Noch einer {n}!")), True),
+        (("Frage?", "Antwort"), (("Was ist {n}?", "ja"), ("Wer ist {n}?", "nein")), True),
+        (("Great film!", "pos"), (("Bad film {n}.", "neg"), ("Fine {n}.", "pos")), False),
+    ],
+)
+def test_a_first_line_names_columns_or_is_a_row(first, rows, names, tmp_path):
+    lines = [first, *(tuple(c.format(n=n) for c in rows[n % 2]) for n in range(20))]
+    (tmp_path / "a.tsv").write_text("".join("\t".join(line) + "\n" for line in lines))
+    columns = survey(str(tmp_path / "a.tsv")).columns
+    assert tuple(columns) == (first if names else ("0", "1"))
+    assert {len(cells) for cells in columns.values()} == {21 - names}

@@ -70,7 +70,7 @@ class Details:
         errors = [calibration.expected_error(of_nc, right_nc, several) for of_nc in parts]
         line = f"{where}: calibration error {errors[0]:.3f}"
         if fit.temperature != 1:
-            on = "fitted here" if self.fits else "of dev"
+            on = "fitted here, for predict and export" if self.fits else "of dev"
             line += f", {errors[1]:.3f} with the temperature {fit.temperature:.2f} {on}"
         self.notes.append(line)
         if isinstance(task.answer, Several) and fit.thresholds:

@@ -4,7 +4,7 @@ import glob
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from pathlib import Path
@@ -109,8 +109,15 @@ def _columns(path: AnyFile) -> dict[str, tuple[str, ...]]:
         names = column_names(file) or [""]
     if error := other_separator(names, path):
         raise error
-    if not all(map(_is_name, names)) or len({*names}) < len(names):
-        names = [str(number) for number in range(len(names))]
+    numbered = _cells(path, [str(number) for number in range(len(names))])
+    named = all(map(_is_name, names)) and len({*names}) == len(names)
+    if not named or (any(map(_ends_sentence, names)) and _is_row(names, numbered.values())):
+        return numbered
+    return _cells(path, names)
+
+
+def _cells(path: AnyFile, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The first cells of columns; of numbered ones the first line is a row."""
     with opened_stream(path) as file:
         rows = records(file, ColumnSelection(required=(), optional=tuple(names)))
         cells = [row.cells for row in islice(rows, SURVEYED_ROWS)]
@@ -121,9 +128,27 @@ def _columns(path: AnyFile) -> dict[str, tuple[str, ...]]:
 
 
 def _is_name(cell: str) -> bool:
-    """True unless the cell of a first line reads like an example's: numbers, sentences, nothing."""
-    plain = not _NUMBER.fullmatch(cell) and not _SENTENCE_END.search(cell.strip())
-    return plain and len(cell) <= LONGEST_COLUMN_NAME and 0 < len(cell.split()) <= MOST_NAME_WORDS
+    """True unless the cell of a first line reads like an example's: a number, a text, nothing."""
+    plain = not _NUMBER.fullmatch(cell) and len(cell) <= LONGEST_COLUMN_NAME
+    return plain and 0 < len(cell.split()) <= MOST_NAME_WORDS
+
+
+def _ends_sentence(cell: str) -> bool:
+    return bool(_SENTENCE_END.search(cell.strip()))
+
+
+def _is_row(first: Sequence[str], columns: Iterable[tuple[str, ...]]) -> bool:
+    """True if a first line is a row: ``Great film!`` above sentences, not ``No.`` above numbers.
+
+    A cell that no other row has, above cells that repeat, is the name of labels.
+    """
+    below = [(cell, rows[1:]) for cell, rows in zip(first, columns, strict=True)]
+    if any(cell not in rows and len({*rows}) <= len(rows) / 2 for cell, rows in below):
+        return False
+    return any(
+        _ends_sentence(cell) and sum(map(_ends_sentence, rows)) > len(rows) / 2
+        for cell, rows in below
+    )
 
 
 def _dev_of(name: str, columns: Collection[str] = ()) -> str:

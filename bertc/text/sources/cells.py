@@ -124,7 +124,7 @@ def swapped(text: str, label: str) -> str:
 def finite(cell: Any) -> float | None:
     """The finite number in a cell, None if it is something else."""
     try:
-        value = math.nan if isinstance(cell, bool) else float(cell)
+        value = math.nan if isinstance(cell, bool) or "_" in str(cell) else float(cell)
     except (TypeError, ValueError, OverflowError):
         return None
     return value if math.isfinite(value) else None
@@ -141,6 +141,8 @@ def number(
         help = "classify learns labels, regress numbers" if text_column else ""
         if text_column and len(str(cell)) > LONGEST_LABEL:
             help = swapped(text_column, column)
+        elif isinstance(cell, str) and finite(pointed := cell.replace(",", ".", 1)) is not None:
+            help = f"{pointed.strip()}, with a decimal point"
         raise DataError(f"{place}: {column!r} is {spelled}, {expected} expected", help)
     if limits and not limits[0] <= value <= limits[1]:
         raise DataError(f"{place}: {column!r} is {value:g}, {expected} expected")

@@ -156,6 +156,8 @@ DAMAGED = [
     (own(Regress), "a.csv", {
         "regress: words": ("text,label\na,high\n", 2,
             "'high', a number expected; classify learns labels, regress numbers"),
+        "regress: a decimal comma": ('text,label\na,"1,25"\n', 2, "1.25, with a decimal point"),
+        "regress: digits in groups": ("text,label\na,1_000\n", 2, "a number expected"),
         "regress: swapped columns": (f"text,label\n3.5,{'A hen sleeps. ' * 5}\n", 2,
             "if the columns are swapped: text=label, label=text")}),
     (own(Regress), "a.jsonl", {"regress: true": (row(text="a", label=True), 1, "a number")}),
