@@ -60,8 +60,8 @@ class Spec(InNotebooks):
 
     def __init__(self, text: str | Path = "", /, **settings: Unpack[SettingValues]) -> None:
         text = str(text)
-        here = Path()
-        blank = SpecLocation("<spec>", "spec", None, here, here, text)
+        folder = Path()
+        blank = SpecLocation("<spec>", "spec", None, folder, folder, text)
         self._place = find_spec(text) if text.strip() else blank
         self._given = text
         self._settings = dict[str, tuple[str, str]]()
@@ -174,17 +174,17 @@ class Spec(InNotebooks):
         nodes = self._owners(name)
         if len(nodes) != 1:
             near = nearest(name, Settings.model_fields)
-            of = f"an argument of {' and '.join(nodes)}" if nodes else "no setting"
+            why = f"an argument of {' and '.join(nodes)}" if nodes else "no setting"
             help = f"{next(iter(nodes))}=..." if nodes else f"did you mean {near}?" if near else ""
-            raise UsageError(f"{name} is {of}", help=help or "`bertc specs --language` lists them")
+            raise UsageError(f"{name} is {why}", help=help or "`bertc specs --language` lists them")
         ((setting, node),) = nodes.items()
         (item,) = parse(f"{setting} = {show_value(node)}").items
         assert isinstance(item, Setting), "a value of a setting was parsed"
         call, texts = item.value, dict[str, str]()
         if isinstance(call, Call):
             for position, argument in enumerate(call.arguments):
-                at = argument.name.text if argument.name else type(node).positional[position]
-                texts[at] = argument.value.span.text
+                place = argument.name.text if argument.name else type(node).positional[position]
+                texts[place] = argument.value.span.text
         texts[name] = text
         written = ", ".join(f"{argument}={value}" for argument, value in texts.items())
         return {setting: (setting, f"{getattr(node, 'kind')}({written})")}  # noqa: B009

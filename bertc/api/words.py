@@ -113,12 +113,12 @@ def kind(name: str) -> Callable[..., Words]:
         texts += [f"{argument}={text_of(value)}" for argument, value in named.items()]
         return Words(((1, f"{word}({', '.join(texts)})" if texts else word),))
 
-    lines = (f"    {one.name}: {one.values.text}" for one in arguments)
+    lines = (f"    {argument.name}: {argument.values.text}" for argument in arguments)
     call.__name__ = call.__qualname__ = name
     call.__doc__ = "\n".join((known.meaning, "", *lines))
     parameters = [
-        Parameter(one.name, Parameter.POSITIONAL_OR_KEYWORD, default=_Shown(one.default or "..."))
-        for one in arguments
+        Parameter(a.name, Parameter.POSITIONAL_OR_KEYWORD, default=_Shown(a.default or "..."))
+        for a in arguments
     ]
     vars(call).update({"__signature__": Signature(parameters), _KIND: True})
     return call
