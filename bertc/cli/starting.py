@@ -46,13 +46,12 @@ def init(
 
     if out and is_taken(out):
         raise UsageError(f"{out} is there already", help="-o with another name, or remove it")
-    ask = _ask if is_terminal() else _as_given
     which = "Which text or examples (a file, folder or pattern; or 20 GB of German)?"
-    seen = ask(which, text, None, look_at_data)
-    limit = ask("Which size or budget (14M, 8h, 1e18)?", budget, "1h", budget_named)
+    seen = _answer(which, text, None, look_at_data)
+    limit = _answer("Which size or budget (14M, 8h, 1e18)?", budget, "1h", budget_named)
     known = purposes(seen)
-    aim = ask(f"What for ({', '.join(known)})?", purpose, known[0], _purpose)
-    place = ask("Which machine (cpu, h100, h100x8)?", machine, "cpu", machine_named)
+    aim = _answer(f"What for ({', '.join(known)})?", purpose, known[0], _purpose)
+    place = _answer("Which machine (cpu, h100, h100x8)?", machine, "cpu", machine_named)
     spec = start(seen, Answers(language, limit, aim, place, begin))
     if out is None:
         say(spec, nl=False)
@@ -89,25 +88,17 @@ def _purpose(text: str) -> Any:
     raise UsageError(f"--for {text[:40]}: unknown", help=f"--for {' or '.join(NEEDS)}")
 
 
-def _as_given(
+def _answer(
     question: str, option: str | None, default: str | None, read: Callable[[str], Any]
 ) -> Any:
-    """The answer given as an option, else the default; without one it has to be given."""
+    """The answer given as an option, else typed until it can be read, or the default."""
+    while option is None and is_terminal():
+        typed = typer.prompt(question, default=default, show_default=bool(default), err=True)
+        try:
+            return read(typed)
+        except BertcError as error:
+            say(f"{error.message}" + f" ({error.help})" * bool(error.help), err=True)
     answer = default if option is None else option
     if answer is None:
         raise UsageError("nothing says which text to learn from", help="--text FILE")
     return read(answer)
-
-
-def _ask(question: str, option: str | None, default: str | None, read: Callable[[str], Any]) -> Any:
-    """The answer given as an option, else typed; asked again until it can be read."""
-    while True:
-        typed = option
-        if typed is None:
-            typed = typer.prompt(question, default=default, show_default=bool(default), err=True)
-        try:
-            return read(typed)
-        except BertcError as error:
-            if option is not None:
-                raise
-            say(f"{error.message}" + f" ({error.help})" * bool(error.help), err=True)
