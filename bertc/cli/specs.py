@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from math import inf
 from pathlib import Path
+from typing import NoReturn
 
 import typer
 
@@ -11,6 +12,11 @@ from bertc.base.diagnostics import Diagnostics, SpecError, UsageError
 from bertc.base.storage.paths import is_folder
 from bertc.cli import options
 from bertc.cli.options import app, argument, in_color, option, refuse_others, say, spec_argument
+
+COUNTED_AS_FULL = (
+    "Rows of a task are counted as full: their mean length is known with its files and a\n"
+    'vocabulary, as vocab="vocab.txt" or init="FOLDER".'
+)
 
 
 @app.command()
@@ -88,29 +94,7 @@ def estimate(
     """
     if diff:
         refuse_others(context, "a difference", ("diff", "set", "device", "json"))
-        from bertc.lab.results.diff import diff as differ
-
-        if len(specs) != 2:
-            raise UsageError(f"--diff is of two specs, not {len(specs)}", help="--diff A B")
-        difference = differ(specs[0], specs[1], set or (), device)
-        say(difference.as_json() if json else difference.as_table())
-        raise typer.Exit(1 if difference.lines else 0)
-    _estimate(specs, set or (), device, convention, world, memory, where, json)
-    source = context.get_parameter_source("device")
-    if not json and source is not None and source.name == "DEFAULT":
-        say(f"An {device.upper()} is assumed: name another device with --device cpu, a100, ...")
-
-
-def _estimate(
-    specs: Sequence[str],
-    overrides: Sequence[str],
-    device: str,
-    convention: str,
-    world: int,
-    memory: str | None,
-    where: bool,
-    json: bool,
-) -> None:
+        _show_difference(specs, set or (), device, json)
     from bertc.api import points
     from bertc.check.facts.examples import full_rows, row_lengths
     from bertc.check.facts.texts import add_texts
@@ -118,7 +102,7 @@ def _estimate(
     from bertc.cost import estimate as run
 
     counting = convention_named(convention)
-    programs = [point for spec in specs for point in points(spec, overrides)]
+    programs = [point for spec in specs for point in points(spec, set or ())]
     known = [*zip(programs, row_lengths(programs), strict=True)]
     most = inf
     if memory:
@@ -132,10 +116,22 @@ def _estimate(
         return
     say(where_table(estimates) if where else as_table(estimates))
     if any(full_rows(*rows) for rows in known):
-        say(
-            "Rows of a task are counted as full: their mean length is known with its files and a\n"
-            'vocabulary, as vocab="vocab.txt" or init="FOLDER".'
-        )
+        say(COUNTED_AS_FULL)
+    source = context.get_parameter_source("device")
+    if source is not None and source.name == "DEFAULT":
+        say(f"An {device.upper()} is assumed: name another device with --device cpu, a100, ...")
+
+
+def _show_difference(
+    specs: Sequence[str], overrides: Sequence[str], device: str, json: bool
+) -> NoReturn:
+    from bertc.lab.results.diff import diff
+
+    if len(specs) != 2:
+        raise UsageError(f"--diff is of two specs, not {len(specs)}", help="--diff A B")
+    difference = diff(specs[0], specs[1], overrides, device)
+    say(difference.as_json() if json else difference.as_table())
+    raise typer.Exit(1 if difference.lines else 0)
 
 
 @app.command("fit")
