@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Collection, Sequence
 from copy import copy
+from functools import partial
 from glob import escape, glob
 from importlib import import_module
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 from typer.core import TyperGroup
-from typer.models import CommandInfo
+from typer.main import get_command_name
 
 from bertc.base.diagnostics import UsageError, for_terminal
 from bertc.base.storage.paths import is_folder, shipped_specs, working_folder
@@ -76,13 +77,12 @@ def app_for(words: list[str]) -> typer.Typer:
     if module == "app":
         return app
     small = copy(app)
-    small.registered_commands = [info for info in app.registered_commands if _name(info) == first]
+    small.registered_commands = [
+        info
+        for info in app.registered_commands
+        if info.callback and (info.name or get_command_name(info.callback.__name__)) == first
+    ]
     return small
-
-
-def _name(command: CommandInfo) -> str:
-    called = command.callback.__name__ if command.callback else ""
-    return command.name or called.replace("_", "-")
 
 
 def refuse_unquoted(specs: list[str] | None) -> list[str]:
@@ -115,11 +115,7 @@ def argument(default: Any, help: str, **more: Any) -> Any:
     return Argument(default, help=help, **more)
 
 
-def spec_argument(default: Any, help: str, **more: Any) -> Any:
-    """An argument that a shell completes to a spec."""
-    return Argument(default, help=help, autocompletion=complete_spec, **more)
-
-
+spec_argument = partial(argument, autocompletion=complete_spec)
 SpecArgument = Annotated[
     str, spec_argument(..., "a file, a shipped spec's name, the text, or - for standard input")
 ]
