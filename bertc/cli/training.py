@@ -92,14 +92,20 @@ def _run_to_resume(spec: str, out: Path | None, resume: bool) -> Path | None:
         raise UsageError("no spec given", help="bertc train SPEC, or bertc train --resume RUN")
     from bertc.base.storage.paths import is_folder, is_taken, shipped_specs
     from bertc.hub.folders import RESOLVED
-    from bertc.lang.files import STANDARD_INPUT
+    from bertc.lang.files import STANDARD_INPUT, find_spec
 
     folder = Path(spec)
     if spec in shipped_specs():
         return None
     if not is_folder(folder):
         if resume and spec != STANDARD_INPUT:
-            _refuse_nothing_there(spec)
+            try:
+                find_spec(spec)
+            except MissingInputError:
+                there, help = Path("runs") / spec, "bertc runs FOLDER lists the runs in a folder"
+                help = f"did you mean {there}?" if is_folder(there) else help
+                message = f"there is neither a run nor a spec {spec[:60]}"
+                raise MissingInputError(message, help) from None
         return None
     if not resume:
         if is_taken(folder / RESOLVED):
@@ -109,18 +115,6 @@ def _run_to_resume(spec: str, out: Path | None, resume: bool) -> Path | None:
     if out and out.absolute() != folder.absolute():
         raise UsageError(f"a run is resumed in its own folder, {folder}", help="leave --out out")
     return folder
-
-
-def _refuse_nothing_there(spec: str) -> None:
-    from bertc.base.storage.paths import is_folder
-    from bertc.lang.files import find_spec
-
-    try:
-        find_spec(spec)
-    except MissingInputError:
-        there, help = Path("runs") / spec, "bertc runs FOLDER lists the runs in a folder"
-        help = f"did you mean {there}?" if is_folder(there) else help
-        raise MissingInputError(f"there is neither a run nor a spec {spec[:60]}", help) from None
 
 
 def _train_grid(
