@@ -41,12 +41,9 @@ def exit_code(error: BaseException, color: bool) -> int:
 
             print(render(error.diagnostics, color), file=sys.stderr)
             return error.exit_code
-        case StoppedError():
-            # The requested stop happened: no error, though not the end either.
-            _say(error.message, error.help)
-            return error.exit_code
         case BertcError():
-            _say(f"error: {error.message}", error.help)
+            # A stop that was requested is no error, though not the end either.
+            _say("error: " * (not isinstance(error, StoppedError)) + error.message, error.help)
             return error.exit_code
         case KeyboardInterrupt() | typer.Abort():
             help = "what was saved is kept: go on with --resume, or run the same command again"

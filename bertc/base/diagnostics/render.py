@@ -19,7 +19,7 @@ from itertools import zip_longest
 from textwrap import wrap
 from typing import Any
 
-from bertc.base.diagnostics.diagnostic import Diagnostic, Note, Source, Span
+from bertc.base.diagnostics.diagnostic import Diagnostic, Note, Span
 
 MOST_LINES = 12
 MAX_COLUMNS = 100
@@ -42,14 +42,11 @@ def render(diagnostics: Iterable[Diagnostic], color: bool = False) -> str:
 def sort_by_place(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Diagnostics by source, as first met, then by place; those without a place last."""
     unique = list(dict.fromkeys(diagnostics))
-    sources: dict[Source, int] = {}
-    for diagnostic in unique:
-        if diagnostic.span:
-            sources.setdefault(diagnostic.span.source, len(sources))
+    sources = list(dict.fromkeys(d.span.source for d in unique if d.span))
 
     def place(diagnostic: Diagnostic) -> tuple[int, int]:
         span = diagnostic.span
-        return (sources[span.source], span.start) if span else (len(sources), 0)
+        return (sources.index(span.source), span.start) if span else (len(sources), 0)
 
     return sorted(unique, key=place)
 
