@@ -233,9 +233,9 @@ def _known_types() -> AbstractContextManager[None]:
 
 def _weights_of(content: Mapping[str, Any]) -> Mapping[str, Any]:
     """The weights of a checkpoint by the names of today's ModernBERT, or as they are."""
-    if not isinstance(state := content.get("state"), Mapping):
-        return content
-    if not isinstance(model := state.get("model"), Mapping):
+    state = content.get("state")
+    model = state.get("model") if isinstance(state, Mapping) else None
+    if not isinstance(model, Mapping):
         return content
     plain = {_WRAPPED.sub("", str(name)): tensor for name, tensor in model.items()}
     if _OF_FLEX not in plain:

@@ -54,12 +54,11 @@ class Filled(InNotebooks):
 
     def summary(self) -> str:
         """Text: per mask a block of candidates, likeliest first."""
-        blocks = []
-        for index, candidates in enumerate(self.masks):
-            heading = [f"mask {index + 1}:"] if len(self.masks) > 1 else []
-            lines = [f"{c.probability:7.2%}  {c.token}" for c in candidates]
-            blocks.append("\n".join([*heading, *lines]))
-        return "\n".join([*blocks, *(f"note: {note}" for note in self.notes)])
+        lines = list[str]()
+        for number, candidates in enumerate(self.masks, 1):
+            lines += [f"mask {number}:"] * (len(self.masks) > 1)
+            lines += [f"{c.probability:7.2%}  {c.token}" for c in candidates]
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
 def fill(run: Path, text: str, top: int = 5, language: str = "") -> Filled:

@@ -6,7 +6,7 @@ from bertc.hub.families import bert
 from bertc.hub.families.config import ROPE, PadId, Tokens, VocabularySize
 from bertc.hub.families.family import Family, TaskClass, TaskHeads, hf_class
 from bertc.hub.families.rotary_like import HfTurned
-from bertc.ir.base import Probability, Width
+from bertc.ir.base import Width
 from bertc.ir.network import layer, norm
 from bertc.ir.network.attention import FullAttention
 from bertc.ir.network.attention_node import ContentAttention
@@ -31,7 +31,6 @@ class HfEuroBert(HfTurned):
     vocab_size: VocabularySize = 128_256
     num_key_value_heads: Heads | None = None
     hidden_dropout_prob: Literal[0] = 0
-    attention_probs_dropout_prob: Probability = 0.0
     max_position_embeddings: Width = 8192
     type_vocab_size: Literal[0] = 0
     layer_norm_eps: norm.Epsilon = 1e-5

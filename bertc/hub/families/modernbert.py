@@ -49,8 +49,6 @@ class HfModernBert(HfGated):
     num_attention_heads: Heads = 12
     intermediate_size: Width = 1152
     hidden_act: GateActivation = "gelu"
-    hidden_dropout_prob: Probability = 0.0
-    attention_probs_dropout_prob: Probability = 0.0
     mlp_dropout: Probability = 0.0
     max_position_embeddings: Width = 8192
     type_vocab_size: Literal[0] = 0

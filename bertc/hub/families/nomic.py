@@ -6,7 +6,7 @@ from bertc.hub.families import bert
 from bertc.hub.families.config import ROPE, PadId, Single, Tokens, VocabularySize
 from bertc.hub.families.family import Family, TaskClass, TaskHeads, hf_class
 from bertc.hub.families.rotary_like import HfTurned
-from bertc.ir.base import Probability, Width
+from bertc.ir.base import Width
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.positions import Theta
 from bertc.ir.vocabulary import WordPiece
@@ -44,8 +44,6 @@ class HfNomicBert(HfTurned):
 
     model_type: Literal["nomic_bert"] = "nomic_bert"
     vocab_size: VocabularySize = 30_528
-    hidden_dropout_prob: Probability = 0.0
-    attention_probs_dropout_prob: Probability = 0.0
     max_position_embeddings: Width = 2048
     pad_token_id: PadId = 0
     rope_theta: Theta = 1000.0

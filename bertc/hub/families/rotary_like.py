@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from bertc.hub.families.config import MEANING, HfConfig, Tokens, ends
-from bertc.ir.base import Width
+from bertc.ir.base import Probability, Width
 from bertc.ir.network.attention import FullAttention
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Glu
@@ -32,6 +32,8 @@ class HfGated(HfConfig):
     copied = frozenset({"max_position_embeddings", "classifier_pooling"})
 
     hidden_act: GateActivation = "silu"
+    hidden_dropout_prob: Probability = 0.0
+    attention_probs_dropout_prob: Probability = 0.0
     attention_bias: bool = False
     mlp_bias: bool = False
 
