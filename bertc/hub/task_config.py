@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from bertc.base.diagnostics import BertcError, DataError
-from bertc.base.storage.plain_file import read_json, shown, shown_name
+from bertc.base.storage.plain_file import name_few, read_json, shown
 from bertc.hub.config import MAX_BYTES, with_scores
 from bertc.hub.families.config import HfConfig, place_of_cls
 from bertc.hub.families.family import Family, HfClass, TaskClass
@@ -83,11 +83,8 @@ class TaskOfFolder:
     @property
     def note(self) -> str:
         """A remark on the task assigned to the head."""
-        answer = self.task.answer
-        names = label_names(answer)
-        listed = ", ".join(map(shown_name, names[:MOST_SHOWN]))
-        more = f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""
-        labels = f" with labels {listed}{more}" if names else ""
+        names = label_names(self.task.answer)
+        labels = f" with labels {name_few(names, MOST_SHOWN)}" if names else ""
         title = "" if self.task.title == self.task.kind else f'(name="{self.task.title}")'
         return f"the head of {self.held.name} becomes the task {self.task.kind}{title}{labels}"
 

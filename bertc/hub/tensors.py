@@ -12,10 +12,9 @@ from torch import Tensor
 
 from bertc.base.diagnostics import DataError, MissingInputError
 from bertc.base.storage import durable
-from bertc.base.storage.plain_file import shown_name
+from bertc.base.storage.plain_file import name_few
 from bertc.hub.folders import ELSEWHERE
 
-MOST_NAMED = 5
 FLOATS = ("F32", "F16", "BF16")
 
 
@@ -69,12 +68,6 @@ def check_names(
             f"{path} has {name_few(unexpected)}, which the network does not have",
             help="config.json may say less than there is; copy both files again from their source",
         )
-
-
-def name_few(names: list[str]) -> str:
-    """The first few of the names of tensors, and the number of the others."""
-    named = ", ".join(map(shown_name, names[:MOST_NAMED]))
-    return named + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
 
 
 def read_tensors(path: Path, names: Mapping[str, str]) -> dict[str, Tensor]:

@@ -5,7 +5,7 @@ import json
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
@@ -187,3 +187,9 @@ def shown(value: Any) -> str:
 def shown_name(name: str) -> str:
     """A name from a file in a message: bare where it is short and plain."""
     return name if len(name) <= 100 and name.isprintable() else shown(name)
+
+
+def name_few(names: Sequence[str], most: int = 5) -> str:
+    """The first names from a file, and the number of the others."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(shown_name, names[:most])) + more

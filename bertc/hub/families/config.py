@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple,
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from bertc.base.storage.plain_file import shown_name
+from bertc.base.storage.plain_file import name_few
 from bertc.ir.base import Normal, Probability, TableRows, Width
 from bertc.ir.network import attention, ffn, head, layer, norm, sharing
 from bertc.ir.network.encoder import Encoder
@@ -142,14 +142,11 @@ class HfConfig(BaseModel):
         """Remarks on code that the file names, on settings without effect, and on rates."""
         code = "config.json names code for its classes: only the weights were read"
         names = [name for name in self.unread if name != "auto_map"]
-        more = len(names) - MOST_LISTED
-        listed = ", ".join(map(shown_name, names[:MOST_LISTED]))
-        listed += f" and {more} more" if more > 0 else ""
-        plain = f"settings of config.json without effect: {listed}"
+        plain = f"settings of config.json without effect: {name_few(names, MOST_LISTED)}"
         rates = {name: getattr(self, self.spelling[name]) for name in self.of_training}
         rates_text = ", ".join(f"{name} = {rate:g}" for name, rate in rates.items() if rate)
         trained = f"{rates_text}: of training alone, where bertc has no such dropout"
-        notes = {code: "auto_map" in self.unread, plain: bool(listed), trained: bool(rates_text)}
+        notes = {code: "auto_map" in self.unread, plain: bool(names), trained: bool(rates_text)}
         return tuple(note for note, holds in notes.items() if holds)
 
     @classmethod

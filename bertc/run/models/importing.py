@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bertc.base.diagnostics import DataError, MissingInputError
 from bertc.base.storage.paths import is_file, is_folder
-from bertc.base.storage.plain_file import shown_name
+from bertc.base.storage.plain_file import name_few, shown_name
 from bertc.check.passes import resolve
 from bertc.hub.config import read_config
 from bertc.hub.families import family_named
@@ -23,7 +23,7 @@ from bertc.hub.program import to_program
 from bertc.hub.published import fetch_weights, or_hub
 from bertc.hub.sentences import sentences_task, vectors_of
 from bertc.hub.task_config import TaskOfFolder, class_names, read_task, tasks_beside
-from bertc.hub.tensors import FLOATS, check_entry, check_names, name_few, read_header, read_tensors
+from bertc.hub.tensors import FLOATS, check_entry, check_names, read_header, read_tensors
 from bertc.hub.token_vectors import MAP, MAP_FILE, MAP_THERE
 from bertc.hub.weights import Stored, open_layout
 from bertc.ir.learning.objective import Term
