@@ -31,7 +31,6 @@ def roll_up(made: list[tuple[int, str]], depth: int) -> list[str]:
             result.append(_loop(turns, depth))
         else:
             result += groups[begin][1]
-            end = begin + 1
         begin = end
     return result
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import nullcontext
 from typing import cast
 from unittest.mock import patch
 
@@ -117,10 +117,8 @@ def record(resolved: Resolved, forward: ForwardPass) -> tuple[CallScope, Model]:
     model.compute_dtype = torch.bfloat16
     node = model.encoder.node
     decodes = any(network.body.head.decoder for network in resolved.learned)
-    with ExitStack() as stack:
-        if decodes:
-            stack.enter_context(patch.object(EncoderInputs, "keys", keys_of))
-        recorder = stack.enter_context(recording(model, _sizes(resolved, model)))
+    keys = patch.object(EncoderInputs, "keys", keys_of) if decodes else nullcontext()
+    with keys, recording(model, _sizes(resolved, model)) as recorder:
         shape = recorder.sizes.rows, recorder.sizes.tokens
         passed_in = {name: torch.zeros(shape, dtype=torch.long) for name in PARAMETERS}
         for name, tensor in passed_in.items():

@@ -7,7 +7,7 @@ take leave no trace. Names of values are those of variables in the modules' own 
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import FrameType
@@ -265,12 +265,9 @@ def recording(root: nn.Module, sizes: BatchSizes) -> Iterator[Recorder]:
     def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
         return recorder.call(module, plain, args, kwargs)
 
-    with ExitStack() as stack:
-        stack.enter_context(torch.device("meta"))
-        stack.enter_context(patch.object(nn.Module, "__call__", call))
-        # As when a graph is exported: plain functions of torch, for rows of any length.
-        stack.enter_context(patch.object(torch.compiler, "is_compiling", lambda: True))
-        stack.enter_context(recorder)
+    # As when a graph is exported: plain functions of torch, for rows of any length.
+    exporting = patch.object(torch.compiler, "is_compiling", lambda: True)
+    with torch.device("meta"), patch.object(nn.Module, "__call__", call), exporting, recorder:
         sys.settrace(recorder.trace)
         try:
             yield recorder
