@@ -98,7 +98,6 @@ def resolve(spec: AnySpec, overrides: Sequence[str] = (), *, sparing: bool = Fal
         SpecError: with every mistake found.
         UsageError: if the spec is a grid of several points.
     """
-
     if isinstance(spec, Resolved):
         return spec
     programs = points(spec, overrides, sparing=sparing)

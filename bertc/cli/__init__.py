@@ -98,7 +98,3 @@ def _refuse_bytes(words: list[str]) -> None:
             raise UsageError(
                 f"the argument {ascii(word)} is not UTF-8", help="rename the file, or write UTF-8"
             ) from None
-
-
-if __name__ == "__main__":
-    main()

@@ -84,7 +84,6 @@ def bench(
 def _time_answers(
     networks: list[str], set: list[str], cases: "Choices", seconds: float, *, json: bool
 ) -> None:
-    """Time answers of run folders and specs side by side."""
     from bertc.api import resolve
     from bertc.lab.bench.latency import latencies, of_folder, of_spec
 

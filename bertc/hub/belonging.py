@@ -122,7 +122,6 @@ def _first_step(path: Path) -> float:
 
 
 def _digest_of_first(path: Path, count: int) -> str:
-    """sha256 of the first bytes of a file."""
     with opened(path) as file:
         return hashlib.sha256(file.read(max(0, count))).hexdigest()
 

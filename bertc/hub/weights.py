@@ -131,7 +131,6 @@ def _files(folder: Path) -> tuple[Path, list[Path]]:
 
 
 def _parts(index: Path) -> list[Path]:
-    """The files that an index names."""
     mapped = read_json(index, MAX_INDEX_BYTES).get("weight_map")
     names = sorted({*map(str, mapped.values())}) if isinstance(mapped, dict) else []
     for name in names or [""]:

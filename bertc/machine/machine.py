@@ -70,7 +70,6 @@ def detect(device: str = "auto", processes: int = 1) -> Machine:
 
 
 def _processor() -> str:
-    """The model name of the processor."""
     if sys.platform == "darwin":
         command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
         named = subprocess.run(command, capture_output=True, text=True, check=False)

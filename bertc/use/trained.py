@@ -210,7 +210,6 @@ def _pair(text: Any) -> tuple[str, ...]:
 
 
 def _example(task: AnyTask, number: int, row: Any) -> example.Example:
-    """A row as an unlabelled example."""
     key, answer, written = str(number), task.answer, row
     if isinstance(row, dict):
         row = _inputs(task, number, row)

@@ -96,7 +96,6 @@ def _obstacle(candidate: family.Candidate) -> family.Obstacle | None:
 
 
 def _stored_shape(encoder: Encoder, name: str, shape: family.Shape) -> family.Shape:
-    """The layout's shape of a bertc weight."""
     by_head = (encoder.layers[0].heads, encoder.layers[0].head_dim)
     if name.endswith("embeddings.unseen"):
         return (1, 1, *shape)
@@ -108,7 +107,6 @@ def _stored_shape(encoder: Encoder, name: str, shape: family.Shape) -> family.Sh
 
 
 def _to_layout(encoder: Encoder, name: str, tensor: "Tensor") -> "Tensor":
-    """A bertc tensor in the layout's shape."""
     turned = tensor.T if name.endswith(INWARD) else tensor
     return turned.reshape(_stored_shape(encoder, name, tuple(tensor.shape)))
 

@@ -98,7 +98,6 @@ class ForwardBody:
                     yield value
 
     def _returns_layers(self, call: Call) -> bool:
-        """Does it return the states of layers too?"""
         body = call.body
         return self._constants.hub and body is not None and any(c.segment for c in body.calls)
 

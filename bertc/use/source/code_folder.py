@@ -81,7 +81,6 @@ def export_code(
 
 
 def _refuse_unsayable(resolved: Resolved) -> None:
-    """Refuse networks that the classes cannot hold."""
     body = resolved.encoder
     reasons = {
         f"body={body.body_kind}": not isinstance(body, Encoder),
@@ -155,7 +154,6 @@ def _placed(
 def _config(
     resolved: Resolved, vocabulary: Tokens, name: str, kind: str, head: Objective | None
 ) -> dict[str, Any]:
-    """The configuration: sizes, classes and labels."""
     file = f"modeling_{name.lower()}"
     kinds = ("Model", *([scores_class(resolved)] if any(token_terms(resolved)) else []), *ANSWERS)
     classes = {f"AutoModel{k.removeprefix('Model')}": f"{file}.{name}{k}" for k in kinds}
@@ -275,7 +273,6 @@ def _bases(scope: CallScope) -> dict[str, str]:
 
 
 def _method(name: str, arguments: list[str], statements: list[str]) -> str:
-    """The lines of a method with these arguments and statements."""
     if arguments[0] in PARAMETERS:
         arguments, statements = with_defaults(arguments, statements)
     return "\n".join(code_lines([method(name, arguments, statements)]))
