@@ -89,12 +89,9 @@ class ForwardBody:
         for call in (call for call in self.calls if not call.renames):
             several = sum(value in self.uses for value in call.results) > 1
             for value in call.results:
-                assigned = self._assigned(value)
-                if several or self.uses[value] > 1 or self._returns_layers(call):
-                    yield value
-                elif self.uses[value] and assigned:
-                    if value in self.scope.outputs and not call.segment and self.scope.path:
-                        continue
+                returned = value in self.scope.outputs and not call.segment and self.scope.path
+                named = self.uses[value] and self._assigned(value) and not returned
+                if several or named or self.uses[value] > 1 or self._returns_layers(call):
                     yield value
 
     def _returns_layers(self, call: Call) -> bool:
@@ -112,10 +109,8 @@ class ForwardBody:
         assigned, results = self._assigned(value), self.scope.outputs
         if self.scope.keys and value in results and "_" not in assigned:
             return re.sub(r"\W", "_", self.scope.keys[results.index(value)])
-        if assigned:
-            return assigned
         if inner:
-            return min(inner, key=lambda b: b.depth).name
+            return min(inner, key=lambda b: (not b.assigned, b.depth)).name
         if value.path:
             steps = value.path.split(".")
             return "_".join(steps[-2:]) if steps[-1] in ("weight", "bias") else steps[-1]
