@@ -37,8 +37,7 @@ class Metrics(list[dict[str, Any]], InNotebooks):
         try:
             import pandas
         except ImportError:
-            help = "pip install pandas"
-            raise UsageError("a frame of metrics is made by pandas", help=help) from None
+            raise UsageError("a frame of metrics is made by pandas", "pip install pandas") from None
         return pandas.json_normalize(list(self))
 
 

@@ -8,6 +8,7 @@ import typer
 from typer import Argument
 
 from bertc.base.diagnostics import SpecError, UsageError
+from bertc.base.storage import durable
 from bertc.base.storage.plain_file import read_text
 from bertc.cli.options import (
     SetOption,
@@ -57,8 +58,6 @@ def slurm(
     if out is None:
         say(script, nl=False)
         return
-    from bertc.base.storage import durable
-
     durable.replace(out, script.encode(), elsewhere="name another file with -o")
     say(f"{submit} {shlex.quote(str(out))} submits it")
 

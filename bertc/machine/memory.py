@@ -136,8 +136,7 @@ def out_of_memory(stage: Stage, micro: int, rehearse: Callable[[int], None] | No
 
 def _fits(rehearse: Callable[[int], None], rows: int) -> bool:
     try:
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        torch.cuda.empty_cache()  # of a process that uses a GPU
         rehearse(rows)
     except (RuntimeError, MemoryError) as error:
         if is_out_of_memory(error):

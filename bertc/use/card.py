@@ -106,11 +106,9 @@ def _front(resolved: Resolved, exported: Exported) -> Iterator[str]:
     library = exported.layout if exported.layout == ADAPTER else library
     yield f"library_name: {library}"
     if isinstance(init := resolved.run.init, FromOther):
-        if name := hub_name(init.path):
-            yield f"base_model: {json.dumps(name)}"
-        else:
-            name = Path(init.path).absolute().name
-            yield f"base_model: {json.dumps(name)} # the folder it began with; its name on the hub?"
+        published = hub_name(init.path)
+        remark = "" if published else " # the folder it began with; its name on the hub?"
+        yield f"base_model: {json.dumps(published or Path(init.path).absolute().name)}{remark}"
     if way := _pipeline(resolved, exported):
         yield f"pipeline_tag: {way}"
     yield from (f"tags: {json.dumps(list(dict.fromkeys(['bertc', exported.layout])))}", "---")

@@ -104,8 +104,7 @@ def export_model(
                 obstacle = sentences.obstacle
                 note = f"its vectors have {obstacle}: without files of sentence-transformers"
             else:
-                pooler = not written.lacks_pooler
-                write_sentences(sentences, fresh, resolved.encoder, pooler=pooler)
+                write_sentences(sentences, fresh, resolved.encoder, pooler=not written.lacks_pooler)
             written = replace(written, notes=(*written.notes, note))
         if dense is not None:
             write_tensors(fresh / MAP_FILE, {MAP_THERE: dense})

@@ -73,11 +73,8 @@ def task_class(family: Family, task: AnyTask, pooler: PoolerKind) -> HfClass | O
     """The class for a task on an encoder with such a pooler or without, or the obstacle."""
     answer = task.answer
     if isinstance(answer, Span) and answer.head.kind == "conditioned":
-        return Obstacle(
-            "head=conditioned",
-            "the classes for spans score start and end independently",
-            f"task={task.kind}(..., head=plain)",
-        )
+        why = "the classes for spans score start and end independently"
+        return Obstacle("head=conditioned", why, f"task={task.kind}(..., head=plain)")
     if beyond := beyond_last(task):
         return beyond
     heads = family.tasks
