@@ -68,7 +68,6 @@ COLUMNS = (
 
 
 def main() -> int:
-    """Run, kill, resume, compare."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--kills", type=int, default=25)
     options.add_argument("--set", action="append", default=[], help="a setting of the runs")

@@ -52,7 +52,6 @@ def in_turns(
     what: str, precision: str, rounds: int, ours: Callable[..., object],
     theirs: Callable[..., object], inputs: list[object],
 ) -> None:  # fmt: skip
-    """Print what both take."""
     both = partial(ours, inputs), partial(theirs, inputs)
     turns = [[spent(call) for call in both] for _ in range(rounds + 1)][1:]
     for clock, name in enumerate(("wall", "CPU")):

@@ -215,7 +215,6 @@ def outcome(spec: str) -> tuple[str, dict[str, float]]:
 
 
 def main() -> int:
-    """Run the campaign."""
     options = read_options(__doc__, processes=os.cpu_count() or 1, most=100, only="")
     chosen = [spec for spec in cases() if options.only in spec][: options.most]
     print(f"{len(chosen)} cases, torch {torch.__version__}, {platform.machine()}", flush=True)

@@ -225,14 +225,10 @@ def _line(content: bytes, draw: random.Random, line: bytes) -> bytes:
     return b"\n".join(lines)
 
 
-def _cut(content: bytes, draw: random.Random) -> bytes:
-    return content[: draw.randrange(max(1, len(content)))]
-
-
 CONTENTS: dict[str, Damage] = {
     "emptied": _content(lambda c, d: b""),
     "cut in half": _content(lambda c, d: c[: len(c) // 2]),
-    "cut somewhere": _content(_cut),
+    "cut somewhere": _content(lambda c, d: c[: d.randrange(max(1, len(c)))]),
     "without its last byte": _content(lambda c, d: c[:-1]),
     "a bit flipped": _content(lambda c, d: _flip(c, d, 1)),
     "20 bits flipped": _content(lambda c, d: _flip(c, d, 20)),
@@ -248,10 +244,6 @@ CONTENTS: dict[str, Damage] = {
     ),
     "a long line": _content(lambda c, d: _line(c, d, b"x " * 500_000)),
 }
-
-
-def _missing(path: Path, draw: random.Random) -> None:
-    path.unlink()
 
 
 def _instead(make: Callable[[Path], object]) -> Damage:
@@ -271,7 +263,7 @@ def _sibling(path: Path, draw: random.Random) -> None:
 
 
 PLACES: dict[str, Damage] = {
-    "missing": _missing,
+    "missing": lambda path, draw: path.unlink(),
     "a folder": _instead(Path.mkdir),
     "a pipe": _instead(os.mkfifo),
     "a link to nowhere": _instead(lambda path: path.symlink_to("nowhere")),

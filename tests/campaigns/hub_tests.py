@@ -23,7 +23,6 @@ from bertc.use.source.code_folder import export_code
 from tests.campaigns.options import read_options
 from tests.hub.programs import Wordless, tensors
 
-TINY = "layers=2 hidden=32 vocab=wordpiece(99) seq=32 steps=1"
 PROGRAMS = {
     "shared attention": "objective=mlm heads=4 share=attention E=16",
     "widths by layer": "objective=mlm heads=[3,2] head_dim=8 ffn=[40,24]",
@@ -142,7 +141,6 @@ print(json.dumps(results))
 
 
 def main() -> None:
-    """Export and test all of them."""
     options = read_options(__doc__, tests=Path, only="")
     wrong: dict[tuple[str, str], list[str]] = {}
     print(f"{'program':20} passed failed not applicable")
@@ -168,7 +166,7 @@ def main() -> None:
 
 def outcomes(settings: str, tests: Path, folder: Path) -> dict[str, str]:
     """What became of each test: ``passed``, ``skipped``, or why it failed."""
-    resolved = resolve(f"{TINY} {settings}")
+    resolved = resolve(f"layers=2 hidden=32 vocab=wordpiece(99) seq=32 steps=1 {settings}")
     export_code(resolved, tensors(resolved), Wordless(0), folder / "model")
     (file,) = (folder / "model").glob("modeling_*.py")
     text = TESTER.format(tests=str(tests), folder=str(folder / "model"), file=file.stem)

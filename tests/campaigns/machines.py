@@ -42,7 +42,6 @@ def ip(*words: str, wrong_is_fine: bool = False) -> None:
 
 
 def inside(name: str, *words: str) -> None:
-    """Run a command of a machine."""
     ip("ip", "netns", "exec", name, *words)
 
 

@@ -254,7 +254,6 @@ def tried(pairs: Sequence[Pair], log: Path) -> Iterator[Outcome]:
 
 
 def main() -> int:
-    """Run the campaign."""
     options = read_options(__doc__, every=1, part="1/1", only="", log="pairs.jsonl")
     log = Path(options.log).absolute()
     lines = log.read_text().splitlines() if log.exists() else []

@@ -25,11 +25,11 @@ from bertc.base.diagnostics import Table
 from bertc.text.sources import files
 from tests.campaigns import forking
 from tests.campaigns.options import read_options
+from tests.campaigns.reading import KEYS
 from tests.text.test_parts import write
 from tests.text.test_prepared import SETTINGS, contents
 
 PORT = 5917
-SHARES = (1, 7, 64)
 
 
 def start(words: list[str]) -> int:
@@ -98,10 +98,7 @@ def main() -> int:
         if options.server:
             command, nothing = shlex.split(options.server), subprocess.DEVNULL
             server = subprocess.Popen([*command, "-p", str(PORT)], stdout=nothing, stderr=nothing)
-            os.environ |= {
-                "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y",
-                "AWS_DEFAULT_REGION": "us-east-1", "AWS_ENDPOINT_URL": f"http://127.0.0.1:{PORT}",
-            }  # fmt: skip
+            os.environ |= {**KEYS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{PORT}"}
             time.sleep(8)
             make = "import s3fs; s3fs.S3FileSystem().mkdir('bucket')"
             subprocess.run([sys.executable, "-c", make], check=True)
@@ -119,7 +116,7 @@ def rows(prepare: list[str], roots: list[str], kills: int) -> int:
     shown, wrong, places = list[tuple[str, ...]](), 0, list[tuple[str, int, tuple[int, int, int]]]()
     assert end(start([*prepare, "--to", f"{roots[0]}/straight", "--workers", "1"])) == 0
     for root in roots:
-        for shares in SHARES:
+        for shares in (1, 7, 64):
             to = f"{root}/of{shares}"
             places.append((to, shares, campaign(prepare, to, shares, kills)))
     straight = content(f"{roots[0]}/straight")

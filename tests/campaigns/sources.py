@@ -37,7 +37,6 @@ MOST = 1_200_000_000
 
 
 def main() -> None:
-    """Write and compare all of them."""
     options = read_options(__doc__, pairs=200, only="", python=[sys.executable])
     wrong, folders = 0, Path(tempfile.mkdtemp())
     for number, (name, program) in enumerate(programs(options.pairs)):

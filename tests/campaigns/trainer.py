@@ -1,7 +1,7 @@
 """Fine-tuning of exported folders by transformers' Trainer against ``bertc train``, from one run.
 
     nice python -m tests.campaigns.trainer --data DIR --init DIR [--steps 1150] [--examples 8000]
-        [--epochs 3] [--rate 5e-5] [--seeds 3] [--only TEXT] [--python VENV/bin/python]
+        [--seeds 3] [--python VENV/bin/python]
 
 DIR holds train.tsv.gz and dev.tsv of SST-2. A small ALBERT that shares attention alone, pretrained
 on docstrings, and a BERT (--init) with a quarter of its heads pruned, both of which no layout can
@@ -52,10 +52,10 @@ steps = 4
 TASK = """
 init = "RUN"
 task = classify("train.tsv", "dev.tsv", text=sentence, label=label, dropout=0)
-optimizer = adamw(lr=RATE, betas=[0.9, 0.999], eps=1e-8, decay=0.01, clip=1, warmup=10%,
+optimizer = adamw(lr=5e-5, betas=[0.9, 0.999], eps=1e-8, decay=0.01, clip=1, warmup=10%,
     schedule=polynomial(decay_from=warmup), bias_correction=true)
 batch = 32
-epochs = EPOCHS
+epochs = 3
 seq = 64
 precision = fp32
 seed = SEED
@@ -64,7 +64,7 @@ pooler = POOLER
 TRAINER = """
 import csv, json, sys
 
-folder, seed, epochs, rate = sys.argv[1], *map(float, sys.argv[2:])
+folder, seed = sys.argv[1], int(sys.argv[2])
 sys.modules["bertc"] = None  # it cannot be imported
 import torch
 from transformers import (
@@ -72,7 +72,7 @@ from transformers import (
     TrainingArguments, set_seed,
 )
 
-set_seed(int(seed))
+set_seed(seed)
 tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
 model = AutoModelForSequenceClassification.from_pretrained(
     folder, trust_remote_code=True, num_labels=2, classifier_dropout=0.0
@@ -87,9 +87,9 @@ def rows(path):
 
 
 arguments = TrainingArguments(
-    output_dir="trained", num_train_epochs=epochs, per_device_train_batch_size=32,
-    learning_rate=rate, weight_decay=0.01, adam_beta2=0.999, adam_epsilon=1e-8,
-    max_grad_norm=1.0, lr_scheduler_type="linear", warmup_steps=0.1, seed=int(seed), report_to=[],
+    output_dir="trained", num_train_epochs=3, per_device_train_batch_size=32,
+    learning_rate=5e-5, weight_decay=0.01, adam_beta2=0.999, adam_epsilon=1e-8,
+    max_grad_norm=1.0, lr_scheduler_type="linear", warmup_steps=0.1, seed=seed, report_to=[],
     save_strategy="no", disable_tqdm=True, use_cpu=True, optim="adamw_torch",
 )
 trainer = Trainer(
@@ -105,16 +105,13 @@ print(float((predicted.predictions.argmax(-1) == predicted.label_ids).mean()))
 def main() -> None:
     """Pretrain, export and fine-tune; a line for each program and way."""
     options = read_options(
-        __doc__, data=Path, init=Path, steps=1150, examples=8000, epochs=3, rate=5e-5, seeds=3,
-        only="", python=sys.executable,
+        __doc__, data=Path, init=Path, steps=1150, examples=8000, seeds=3, python=sys.executable,
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_data(options.data, folder, options.examples)
         (folder / "trainer.py").write_text(TRAINER, encoding="utf-8")
         for number, (title, spec) in enumerate(PROGRAMS.items()):
-            if options.only not in title:
-                continue
             run = f"runs/{number}"
             spec = spec.replace("INIT", str(options.init.resolve()))
             spec = spec.replace("STEPS", str(options.steps))
@@ -147,7 +144,6 @@ def by_bertc(folder: Path, run: str, seed: int, options: Namespace) -> float:
     code = next((folder / f"{run}-hf").glob("modeling_*.py")).read_text(encoding="utf-8")
     spec = TASK.replace("RUN", run).replace("SEED", str(seed))
     spec = spec.replace("POOLER", "true" if "self.pooler =" in code else "false")
-    spec = spec.replace("RATE", str(options.rate)).replace("EPOCHS", str(options.epochs))
     (folder / "task.bertc").write_text(spec, encoding="utf-8")
     out = f"{run}-task-{seed}"
     bertc(folder, "train", "task.bertc", "--out", out)
@@ -159,13 +155,11 @@ def by_bertc(folder: Path, run: str, seed: int, options: Namespace) -> float:
 
 def by_trainer(folder: Path, run: str, seed: int, options: Namespace) -> float:
     """The accuracy after transformers' Trainer."""
-    settings = map(str, (seed, options.epochs, options.rate))
-    shown = ran(folder, options.python, "-I", "trainer.py", f"{run}-hf", *settings)
+    shown = ran(folder, options.python, "-I", "trainer.py", f"{run}-hf", str(seed))
     return float(shown.split()[-1])
 
 
 def bertc(folder: Path, *arguments: str) -> None:
-    """Run a command of bertc."""
     ran(folder, str(Path(sys.executable).with_name("bertc")), *arguments)
 
 

@@ -21,14 +21,14 @@ from pathlib import Path
 import torch
 
 from tests.bench.gpu import agreement, memory, speed, truth
-from tests.bench.gpu.setting import Results, Setting, read, table, untrue
+from tests.bench.gpu.setting import CUT, Results, Setting, read, table, untrue
 
 PARTS: dict[str, Callable[[Setting, Results], None]] = {
     module.__name__.rpartition(".")[2]: module.run for module in (truth, agreement, speed, memory)
 }
 CHECKS = ("truth", "agreement")
 LIMIT_SECONDS = 570.0
-CUT, UNTRUE = 75, 1
+UNTRUE = 1
 
 
 def main() -> int:
@@ -71,8 +71,8 @@ def one_part(part: str, setting: Setting, folder: Path) -> int:
     results = Results(part, folder)
 
     def end() -> None:
-        results.cut(LIMIT_SECONDS)
-        os._exit(CUT)
+        results.put(CUT, seconds=LIMIT_SECONDS)
+        os._exit(75)
 
     clock = threading.Timer(LIMIT_SECONDS, end)
     clock.daemon = True

@@ -20,7 +20,7 @@ from bertc.api import resolve
 from bertc.ir.program.resolved import Resolved
 from bertc.learn.step.feed import Batch, to_inputs
 from bertc.learn.step.step import StepResult, TrainStep
-from bertc.machine.machine import detect, finish, kernels
+from bertc.machine.machine import detect, kernels
 from bertc.run.beginning.synthetic import RandomText
 from tests.bench.rig import make_step
 
@@ -76,10 +76,6 @@ class Setting:
         """Inside, torch chooses kernels as in a run."""
         return kernels(resolved.run, detect(resolved.run.device).device)
 
-    def finish(self) -> None:
-        """Wait for the device."""
-        finish(self.device)
-
 
 Values = dict[str, Any]
 CUT = "cut"
@@ -126,10 +122,6 @@ class Results:
     def check(self, name: str, ok: bool, **values: Any) -> None:
         """Keep what should be so, and whether it is."""
         self.put(name, ok=bool(ok), **values)
-
-    def cut(self, limit_seconds: float) -> None:
-        """Keep that time ran out."""
-        self.put(CUT, seconds=limit_seconds)
 
 
 def read(folder: Path, part: str) -> dict[str, Values]:

@@ -22,6 +22,7 @@ from bertc.ir.learning.optimizer import Adam
 from bertc.learn.objectives import corrupt
 from bertc.learn.optim.optimizers import AdamRule
 from bertc.learn.step.feed import to_inputs
+from bertc.machine.machine import finish
 from bertc.model.attention.attend import attend, can_varlen
 from bertc.model.attention.masks import AttentionMask, Mask, end_to_end, within_sequences
 from bertc.run.beginning.synthetic import RandomText, uniform_vocab
@@ -45,7 +46,6 @@ def run(setting: Setting, results: Results) -> None:
 
 
 def versions(setting: Setting, results: Results) -> None:
-    """Of all that has a say."""
     found: dict[str, Any] = {"python": platform.python_version(), "torch": torch.__version__}
     for name in ("transformers", "triton", "numpy"):
         try:
@@ -134,7 +134,7 @@ def kernels(setting: Setting, results: Results) -> None:
         with profile(activities=activities) as profiler:
             mixed = form()
             mixed.float().sum().backward()
-            setting.finish()
+            finish(setting.device)
         times = {
             event.key: event.self_device_time_total if on_gpu else event.self_cpu_time_total
             for event in profiler.key_averages()

@@ -25,7 +25,7 @@ from bertc.lab.results.runs import read_run
 from bertc.machine.machine import SUMS
 from bertc.run.stepper import Stepper
 from tests.bench.gpu import agreement, memory, truth
-from tests.bench.gpu.setting import Results, Setting, read, table, untrue
+from tests.bench.gpu.setting import CUT, Results, Setting, read, table, untrue
 from tests.lab.onnx.conftest import run_of
 
 TOY = "layers=2 hidden=32 heads=2 seq=16 batch=4 microbatch=2 vocab=wordpiece(200) steps=10 "
@@ -322,7 +322,7 @@ def test_what_was_measured_stays_where_a_part_breaks_off(tmp_path):
     results.check("one", True, share=0.1)
     results.check("two", False)
     results.measure("three", lambda: {}["no kernel"])
-    results.cut(570)
+    results.put(CUT, seconds=570)
     found = read(tmp_path, "truth")
     assert found["one"] == {"ok": True, "share": 0.1}
     assert untrue(found) == ["two", "three"]
