@@ -282,10 +282,7 @@ MOST_ANSWERS = 18
 """Methods, properties and class variables of a base; fields are what programs store."""
 
 
-BASES = (TermNode, AttentionNode, Stage, BodyNode, Encoder, Method)
-
-
-@pytest.mark.parametrize("node", BASES, ids=lambda node: node.__name__)
+@pytest.mark.parametrize("node", [TermNode, AttentionNode, Stage, BodyNode, Encoder, Method])
 def test_a_base_answers_few_questions(node: type[Node]) -> None:
     """What one kind alone answers is a value of its own, as ``masks`` or ``distances``."""
     (tree,) = (

@@ -89,10 +89,9 @@ def lay_out(files: dict[str, str]) -> None:
         Path(name).write_text(text)
 
 
-COMMANDS = [(page, command) for page in GUIDES for command in commands(page)]
-
-
-@pytest.mark.parametrize(("page", "arguments"), COMMANDS)
+@pytest.mark.parametrize(
+    ("page", "arguments"), [(page, command) for page in GUIDES for command in commands(page)]
+)
 def test_commands_are_understood(page, arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lay_out(files_of(page))

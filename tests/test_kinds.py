@@ -79,10 +79,9 @@ def test_the_table_has_every_kind_of_every_union():
     assert {union: {*kinds} for union, kinds in NETWORKS.items()} == UNIONS
 
 
-KINDS = [(union, kind) for union, kinds in NETWORKS.items() for kind in kinds]
-
-
-@pytest.mark.parametrize(("union", "kind"), KINDS)
+@pytest.mark.parametrize(
+    ("union", "kind"), [(union, kind) for union, kinds in NETWORKS.items() for kind in kinds]
+)
 def test_a_kind_is_counted_trained_and_exported_or_refused(union, kind, own_modules, tmp_path):
     for variant, more in VARIANTS.items():
         try:

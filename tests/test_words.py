@@ -31,8 +31,6 @@ CLAUSES = re.compile(
 PRIVATE = re.compile(r"\b(told|tells|judged|unseen|whoever|nobody|so many|one a)\b")
 """Words that docstrings used in a sense of their own: predicted, scored, query stream, per."""
 
-MOST_WORDS = 20
-
 UNSPEAKING = {"found", "own", "told", "asked", "many", "one", "other", "apart", "made", "put"}
 """Names that say nothing of the thing: bound in no function of these rooms."""
 
@@ -86,7 +84,7 @@ def test_first_lines_begin_with_the_main_clause_in_common_words_and_are_short(ro
         for number, line in first_lines(path)
         if CLAUSES.match(line)
         or PRIVATE.search(re.sub(r"``.*?``", "", line))
-        or len(line.split()) > MOST_WORDS
+        or len(line.split()) > 20
     ]
     assert wrong == []
 

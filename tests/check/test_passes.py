@@ -192,15 +192,6 @@ def test_typed_settings_agree_with_the_printed_program_after_each_pass():
     assert (known.hidden, diagnostics.found) == (300, [])
 
 
-EXAMPLE = re.compile(r"``([^`]+)``\s+(?:becomes\s+``([^`]+)``|is\s+([ER]\d{3}))")
-
-
-def completed(spec: str) -> tuple[Complete, Diagnostics]:
-    diagnostics = Diagnostics()
-    (program,) = lang.load(spec, (), diagnostics)
-    return passes.complete(program, diagnostics), diagnostics
-
-
 @pytest.mark.parametrize(
     "step", [one for one in passes.PASSES if one is not vectors], ids=lambda one: one.__name__
 )
@@ -210,10 +201,12 @@ def test_examples_of_passes_hold(step, tmp_path, monkeypatch):
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(str, range(30517))]
     (tmp_path / "bert" / "vocab.txt").write_text("\n".join(tokens))
     text = re.sub(r"\s+", " ", step.__doc__)
-    found = EXAMPLE.findall(text)
-    assert found, "a pass says what it does by an example"
-    for spec, after, code in found:
-        complete, diagnostics = completed(spec)
+    examples = re.findall(r"``([^`]+)`` (?:becomes ``([^`]+)``|is ([ER]\d{3}))", text)
+    assert examples, "a pass says what it does by an example"
+    for spec, after, code in examples:
+        diagnostics = Diagnostics()
+        (program,) = lang.load(spec, (), diagnostics)
+        complete = passes.complete(program, diagnostics)
         if code:
             assert [each.code for each in [*diagnostics.found, *diagnostics.remarks]] == [code]
             continue
@@ -221,20 +214,6 @@ def test_examples_of_passes_hold(step, tmp_path, monkeypatch):
         (wanted,) = lang.load(after.removesuffix(" ..."), (), Diagnostics())
         for setting, given in wanted.settings.items():
             assert getattr(complete.stages[0], setting) == given.value, setting
-
-
-@pytest.fixture
-def machine(tmp_path, monkeypatch):
-    """A machine of eight cores with groups in a folder; files are written by their path."""
-    monkeypatch.setattr(cores, "GROUPS", tmp_path / "groups")
-    monkeypatch.setattr(cores, "PROCESSES", tmp_path / "proc")
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
-
-    def write(path, text):
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
-
-    return write
 
 
 @pytest.mark.parametrize(
@@ -249,10 +228,15 @@ def machine(tmp_path, monkeypatch):
         ("4:cpu,cpuacct:/a\n1:name=systemd:/a\n", {"cpu.max": "150000 100000\n"}, 8),
     ],
 )  # fmt: skip
-def test_a_quota_counts_as_cores(group, files, expected, machine):
-    machine("proc/self/cgroup", group)
-    for path, text in files.items():
-        machine(f"groups/{path}", text)
+def test_a_quota_counts_as_cores(group, files, expected, tmp_path, monkeypatch):
+    """Of a machine of eight cores."""
+    monkeypatch.setattr(cores, "GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(cores, "PROCESSES", tmp_path / "proc")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
+    groups = {f"groups/{path}": text for path, text in files.items()}
+    for path, text in {"proc/self/cgroup": group, **groups}.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
     assert cores.available_cores() == expected
 
 

@@ -73,13 +73,6 @@ def test_names_are_text_and_defaults_are_shown(tmp_path: Path) -> None:
         assert f"{name}=" in text
 
 
-@pytest.fixture
-def task(tmp_path: Path) -> str:
-    """The toy with a task, which has a file of examples."""
-    (tmp_path / "examples.csv").write_text("text,label\n" + "a good one,yes\na bad one,no\n" * 20)
-    return f'{TOY} epochs=3 objective=classify("{tmp_path}/examples.csv")'
-
-
 def test_the_network_of_init_is_shown(tmp_path: Path) -> None:
     bert_folder(tmp_path, "abcdefghijk", hidden=384, layers=6)
     text = emit(f'init="{tmp_path}" vocab=16 steps=10', (), "resolved")
@@ -87,7 +80,9 @@ def test_the_network_of_init_is_shown(tmp_path: Path) -> None:
     assert re.search("hidden = 384 +# derived: that of init", text)
 
 
-def test_a_task_is_shown_with_its_labels_and_as_written_with_the_places(task: str) -> None:
+def test_a_task_is_shown_with_its_labels_and_as_written_with_the_places(tmp_path: Path) -> None:
+    (tmp_path / "examples.csv").write_text("text,label\n" + "a good one,yes\na bad one,no\n" * 20)
+    task = f'{TOY} epochs=3 objective=classify("{tmp_path}/examples.csv")'
     text = emit(task, (), "resolved")
     assert "examples=40" in text
     assert 'labels=["no", "yes"]' in text

@@ -15,8 +15,6 @@ from bertc.tasks.examples import task_sets
 from bertc.text.prepared.opening import PreparedPart, write_corpus
 from bertc.text.prepared.plan import PreparationPlan
 
-SMALL = "layers=2 hidden=32 heads=2 batch=4 steps=10 "
-
 
 @pytest.fixture
 def farm(tmp_path):
@@ -27,7 +25,7 @@ def farm(tmp_path):
     rows = "".join(f"{text}\t{number % 2}\n" for number, text in enumerate(texts))
     (tmp_path / "train.tsv").write_text("text\tlabel\n" + rows)
     (tmp_path / "pairs.tsv").write_text("text\tpair\tlabel\n" + "hen\tpond\ta\nhen\tpond\tb\n" * 8)
-    return f"{SMALL} vocab='{tmp_path}/vocab.txt' "
+    return f"layers=2 hidden=32 heads=2 batch=4 steps=10 vocab='{tmp_path}/vocab.txt' "
 
 
 @pytest.fixture

@@ -87,7 +87,6 @@ class Folder:
     model_type: str = ""
 
     def write(self, folder: Path, words: Words) -> None:
-        """Make it."""
         folder.mkdir(parents=True, exist_ok=True)
         layout = self.model_type or LAYOUTS[self.cls]
         _write(folder / "config.json", {"model_type": layout})

@@ -25,8 +25,6 @@ from tests.hub.hf_models import CASES, DEBERTA, MODERN, MPNET, SMALL, case, conf
 from tests.hub.programs import Wordless, assert_same
 from tests.learn.material import rows, vocab
 
-LENGTHS = (1, 7, 16, 30)
-
 
 def inputs(model: Any, seq: int) -> dict[str, torch.Tensor]:
     """Three rows as the model reads them: full, padded by one, and padded by half."""
@@ -71,7 +69,7 @@ def close(ours: torch.Tensor, reference: torch.Tensor) -> bool:
 def test_outputs_agree_and_tensors_come_back_bit_equal(chosen, tmp_path):
     reference = chosen.save(tmp_path / "in")
     ours = load(tmp_path / "in")
-    for seq in LENGTHS:
+    for seq in (1, 7, 16, 30):
         assert_outputs_agree(ours, reference, inputs(reference, seq))
     imported = import_model(tmp_path / "in")
     words = Wordless(reference.config.pad_token_id)
@@ -83,7 +81,11 @@ def test_outputs_agree_and_tensors_come_back_bit_equal(chosen, tmp_path):
     assert exported.notes == (TYPED,) * (kept in UNASKED)
     before, after = (load_file(tmp_path / at / "model.safetensors") for at in ("in", "out"))
     assert_same(after, before)
-    assert_loads(tmp_path / "out", reference)
+    again, info = type(reference).from_pretrained(tmp_path / "out", output_loading_info=True)
+    assert not any(info.values()), info
+    batch = inputs(reference, 9)
+    with torch.no_grad():
+        assert close(again.eval()(**batch)[0], reference(**batch)[0])
 
 
 @torch.no_grad()
@@ -109,16 +111,6 @@ def test_a_head_of_deberta_as_transformers_trains_it(tmp_path):
     reference = case("DebertaV2ForMaskedLM", DEBERTA).save(tmp_path)
     assert reference.config.legacy
     assert_outputs_agree(load(tmp_path), reference, inputs(reference, 9))
-
-
-def assert_loads(folder: Path, reference: Any) -> None:
-    """transformers finds every key, no other one, and computes the same."""
-    cls = getattr(transformers, type(reference).__name__)
-    again, info = cls.from_pretrained(folder, output_loading_info=True)
-    assert not any(info.values()), info
-    batch = inputs(reference, 9)
-    with torch.no_grad():
-        assert close(again.eval()(**batch)[0], reference(**batch)[0])
 
 
 @pytest.mark.parametrize(("groups", "kind"), [(1, "all"), (3, "groups"), (6, "none")])
@@ -154,11 +146,8 @@ def test_padding_tokens_within_a_text_have_no_position(chosen, tmp_path):
     assert config_of(tmp_path / "out")["pad_token_id"] == pad
 
 
-LOCAL = case("ModernBertModel", MODERN, local_attention=8)
-
-
 def test_the_older_spelling_of_modernbert_is_read(tmp_path):
-    LOCAL.save(tmp_path)
+    case("ModernBertModel", MODERN, local_attention=8).save(tmp_path)
     wanted = import_model(tmp_path).resolved.encoder
     older: dict[str, Any] = {"global_attn_every_n_layers": 3, "global_rope_theta": 160000.0}
     older |= dict.fromkeys(("layer_types", "rope_parameters"))
@@ -220,15 +209,10 @@ def neo_states(w: dict[str, torch.Tensor], ids_bs: torch.Tensor) -> torch.Tensor
     return F.rms_norm(x, (24,), w["model.layer_norm.weight"], 1e-5)
 
 
-def neo_folder(folder: Path) -> dict[str, torch.Tensor]:
-    tensors = neo_tensors()
-    save_file(tensors, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(NEO))
-    return tensors
-
-
 def test_a_neobert_folder_is_read_without_its_code(tmp_path):
-    w = neo_folder(tmp_path)
+    w = neo_tensors()
+    save_file(w, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(NEO))
     (tmp_path / "model.py").write_text("raise SystemExit('this is never run')\n")
     imported, ours = import_model(tmp_path), load(tmp_path)
     assert "only the weights were read" in imported.notes[0]

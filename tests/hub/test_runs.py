@@ -225,14 +225,11 @@ def test_a_folder_without_a_head_guesses_nothing(cls, kind, tmp_path):
         assert len(fill(tmp_path / "hf", "w5 [MASK]", top=3).masks[0]) == 3
 
 
-OLDER = Path(__file__).parent / "older_resolved.json"
-
-
 def test_older_names_of_arguments_and_of_kinds_are_read_as_those_of_today():
     assert Rerank.model_validate({"sigmoid": False}) == Rerank(activation="identity")
     older = {"kind": "edit", "mask": 0.2, "pos": 0.0, "ngram": 0.1, "tagger": ""}
     assert EditedCopies.model_validate(older) == EditedCopies(mask=0.2, ngram=0.1)
-    resolved = read_resolved(OLDER)
+    resolved = read_resolved(Path(__file__).parent / "older_resolved.json")
     assert [stage.mixing for stage in resolved.stages] == [MixedBatches()] * 3
     answers = [task.answer for stage in resolved.stages for task in stage.tasks]
     heads = [answer.head for answer in answers if isinstance(answer, Span)]

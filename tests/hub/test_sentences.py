@@ -113,8 +113,9 @@ FOLDERS: dict[str, Files] = {
 FOLDERS["written by 6"]["modules.json"][1]["path"] = "1_Pooling"
 
 
-def as_before_2(folder: Path) -> None:
-    """Move the files of the network as SentenceTransformer.save laid them out until 1.2."""
+def test_a_folder_from_before_2_0_is_read(library_of, tmp_path):
+    """Its files of the network lie as SentenceTransformer.save laid them out until 1.2."""
+    folder, run = folder_of(tmp_path / "came", FOLDERS["mean, normalised"]), tmp_path / "run"
     inner = folder / "0_Transformer"
     inner.mkdir()
     for path in [path for path in folder.iterdir() if path.is_file()]:
@@ -124,11 +125,6 @@ def as_before_2(folder: Path) -> None:
     modules[0]["path"] = inner.name
     (folder / "modules.json").write_text(json.dumps(modules))
     (folder / "config.json").write_text('{"__version__": "0.3.8"}')
-
-
-def test_a_folder_from_before_2_0_is_read(library_of, tmp_path):
-    folder, run = folder_of(tmp_path / "came", FOLDERS["mean, normalised"]), tmp_path / "run"
-    as_before_2(folder)
     expected = library_of(folder).encode(TEXTS)
     imported = import_run(folder, run)
     assert imported.program.name == "came"

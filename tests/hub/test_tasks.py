@@ -1,6 +1,5 @@
 """Heads of tasks, and adapters: classes of transformers come in, go out and say the same."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +32,7 @@ from bertc.learn.objectives.answers import answer_scores, span_scores
 from bertc.model import Model, build
 from bertc.model.weights import initial_values
 from bertc.run.evaluation.task_lookup import task_of as asked_task
-from bertc.run.models.importing import Imported, import_model
+from bertc.run.models.importing import import_model
 from bertc.run.models.loading import load
 from tests.hub import hf_models
 from tests.hub.hf_models import DEBERTA, DISTIL, MODERN, MPNET, SMALL, XLM, XLNET, Case, case
@@ -267,17 +266,11 @@ OWN: list[tuple[dict[str, Any], AnyTask, str, str]] = [
 ]  # fmt: skip
 
 
-def tuned(*tasks: AnyTask, **settings: Any) -> Resolved:
-    """A small program that learns tasks alone."""
-    terms = tuple(Term(objective=task) for task in tasks)
-    return program(**{"steps": 9, "objective": terms, **settings})
-
-
 @pytest.mark.parametrize(
     ("settings", "task", "cls", "obstacle"), OWN, ids=[f"{o[1].kind}-{o[2] or o[3]}" for o in OWN]
 )
 def test_what_was_learned_here_goes_out(settings, task, cls, obstacle, tmp_path):
-    resolved = tuned(task, **settings)
+    resolved = program(**{"steps": 9, "objective": (Term(objective=task),), **settings})
     weights = tensors(resolved)
     vocabulary = Wordless(0, cls_last=cls.startswith("XLNet"))
     exported = export_model(resolved, weights, vocabulary, tmp_path)
@@ -403,22 +396,17 @@ def test_heads_that_compute_something_else_are_left(cls, sizes, more, message, t
 
 def test_an_older_pooler_that_nobody_reads(tmp_path):
     """RoBERTa's files had one next to their head; BERT's of tags and spans keep theirs."""
-    roberta, bert = (
-        with_pooler(case(name + kind, SMALL, **THREE), tmp_path / name)
-        for name, kind in (("Roberta", SC), ("Bert", TC))
-    )
+    folders = tmp_path / "roberta", tmp_path / "bert"
+    for folder, cls in zip(folders, (f"Roberta{SC}", f"Bert{TC}"), strict=True):
+        case(cls, SMALL, **THREE).save(folder)
+        held = load_file(folder / "model.safetensors")
+        held[f"{folder.name}.pooler.dense.weight"] = torch.ones(24, 24)
+        held[f"{folder.name}.pooler.dense.bias"] = torch.full((24,), 5.0)
+        save_file(held, folder / "model.safetensors", metadata={"format": "pt"})
+    roberta, bert = map(import_model, folders)
     assert any("left: roberta.pooler.dense.bias, " in note for note in roberta.notes)
     assert roberta.resolved.encoder.pooler
     assert torch.equal(bert.tensors["encoder.pooler.bias"], torch.full((24,), 5.0))
-
-
-def with_pooler(chosen: Case, folder: Path) -> Imported:
-    chosen.save(folder)
-    held, prefix = load_file(folder / "model.safetensors"), folder.name.lower()
-    held[f"{prefix}.pooler.dense.weight"] = torch.ones(24, 24)
-    held[f"{prefix}.pooler.dense.bias"] = torch.full((24,), 5.0)
-    save_file(held, folder / "model.safetensors", metadata={"format": "pt"})
-    return import_model(folder)
 
 
 @pytest.mark.parametrize(

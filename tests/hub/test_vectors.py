@@ -13,7 +13,7 @@ import torch
 import transformers
 from pyarrow.parquet import read_table
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import nn
 
 import bertc
 from bertc import lab_api
@@ -44,25 +44,21 @@ LOSSES: dict[str, tuple[dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-def expected_loss(name: str, parts: list[Tensor], scores: Tensor, task: Embed) -> Tensor:
+@pytest.mark.parametrize("kind", LOSSES)
+def test_losses_are_those_of_the_library(kind):
     from sentence_transformers.sentence_transformer import losses
     from sentence_transformers.sentence_transformer.losses.matryoshka import shrink
 
-    loss = getattr(losses, name)(nn.Identity())
-    labels = scores[:, 1] - scores[:, 2] if name == "MarginMSELoss" else scores[:, 1:]
-    widths = task.widths or (parts[0].shape[1],)
-    cut = [[shrink(part, width) if task.widths else part for part in parts] for width in widths]
-    every = [loss.compute_loss_from_embeddings(of, labels) for of in cut]
-    return torch.stack(every).sum() / len(every)  # the library sums over widths
-
-
-@pytest.mark.parametrize("kind", LOSSES)
-def test_losses_are_those_of_the_library(kind):
     arguments, name = LOSSES[kind]
     task, draw = Embed.model_validate(arguments), torch.Generator().manual_seed(3)
     vectors = torch.randn(5, task.texts, 8, generator=draw).requires_grad_()
     scores = torch.randn(5, task.texts, generator=draw)
-    expected = expected_loss(name, [*vectors.unbind(1)], scores, task)
+    loss = getattr(losses, name)(nn.Identity())
+    labels = scores[:, 1] - scores[:, 2] if name == "MarginMSELoss" else scores[:, 1:]
+    widths, parts = task.widths or (None,), vectors.unbind(1)
+    cut = [[shrink(part, width) if width else part for part in parts] for width in widths]
+    every = [loss.compute_loss_from_embeddings(texts, labels) for texts in cut]
+    expected = torch.stack(every).mean()  # the library sums over widths
     found = related_losses(task, vectors, scores if task.score else None).losses.mean()
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
     both = [torch.autograd.grad(loss, vectors)[0] for loss in (found, expected)]
@@ -290,8 +286,6 @@ def test_passages_of_a_query_are_ranked_and_queries_without_a_right_one_left_out
 
 
 LATE_TEXTS = ["a b c", "b", "", "a ! b , c d e f g h " * 9, "h g : query"]
-LATE = TokenVectors(width=6, query=5)
-LATE_LISTS = {"text": "a", "positive": "b", "negative": "c", "pooling": LATE}
 LATE_LOSSES = {
     "MultiVectorMultipleNegativesRankingLoss": {},
     "MultiVectorMarginMSELoss": {"score": "s", "loss": "margin"},
@@ -310,7 +304,8 @@ class Made(torch.nn.Module):
 def test_losses_of_late_vectors_are_those_of_the_library(name):
     from sentence_transformers.multi_vector_encoder import losses
 
-    task = Embed.model_validate(LATE_LISTS | LATE_LOSSES[name])
+    lists = PAIR | {"negative": "c", "pooling": TokenVectors(width=6, query=5)}
+    task = Embed.model_validate(lists | LATE_LOSSES[name])
     draw = torch.Generator().manual_seed(3)
     vectors = torch.randn(4, 3, 7, 6, generator=draw) - 0.5  # most similarities are below 0
     there = torch.rand(4, 3, 7, generator=draw) < 0.7

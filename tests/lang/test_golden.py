@@ -175,12 +175,8 @@ def test_near_words_are_named_and_long_lists_counted():
     assert diagnostics.listed(["ab", "cd", "ef"], limit=7) == "ab, cd, ef"
 
 
-def rewrite() -> None:
+if __name__ == "__main__":
+    os.environ["HF_HUB_OFFLINE"] = "1"  # as in tests
     for path in sorted(FOLDER.glob("*.txt")):
         texts = [f"{c.title}\n{c.spec}\n---\n{render(find(c.spec))}" for c in read(path)]
         path.write_text(BETWEEN.join(texts) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    os.environ["HF_HUB_OFFLINE"] = "1"  # as in tests
-    rewrite()

@@ -98,10 +98,10 @@ def test_numbers():
     assert units == {unit: float(2 * factor) for unit, factor in NUMBER_UNITS.items()}
 
 
-BOMBS = ("4e-416777216", "0e-999999999", "1e-9999999h", f"1{'e' * 10**6}_", "1e1000", "1e-1000%")
-
-
-@pytest.mark.parametrize("text", ["1e999", "9" * 41, "1.2.3", "1_000", "3kk", "1e", "0x10", *BOMBS])
+@pytest.mark.parametrize("text", [
+    "1e999", "9" * 41, "1.2.3", "1_000", "3kk", "1e", "0x10", "4e-416777216", "0e-999999999",
+    "1e-9999999h", f"1{'e' * 10**6}_", "1e1000", "1e-1000%",
+])  # fmt: skip
 def test_not_numbers(text):
     pytest.raises(NotANumberError, read_number, text)
 

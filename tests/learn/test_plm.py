@@ -14,8 +14,6 @@ from bertc.model import PermutationMask
 from tests.learn.material import CLS, SEP, chosen, corrupted, program, rows, vocab
 from tests.learn.samples import words_of
 
-SEQ = 96
-
 
 def order_of(batch: MicroBatch) -> PermutationMask:
     return batch.reading.permutation
@@ -61,7 +59,7 @@ def one_by_one(
 @pytest.mark.parametrize("k", [1, 3, 6])
 def test_spans_are_those_of_the_walk(unit_of, k):
     objective = Plm.model_validate({"k": k, "unit": unit_of})
-    inputs = rows(60, SEQ)
+    inputs = rows(60, 96)
     marks, drawn = spans(objective, inputs)
     total = sum(1 / n for n in range(1, 6))
     reached = torch.tensor([sum(1 / n for n in range(1, m + 1)) for m in range(1, 5)])

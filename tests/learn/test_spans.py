@@ -17,8 +17,6 @@ from tests.learn import samples
 from tests.learn.material import CONTINUES, MASK, ORDINARY, chosen, corrupted, rows, vocab
 from tests.learn.samples import draw_order, sample
 
-SPANBERT = "mlm(unit=span(0.2, 10), replace_per=span, random_from=corpus, count=up)"
-
 
 @pytest.mark.parametrize(("p", "span"), [(0.15, (0.2, 10)), (0.4, (0.2, 10)), (0.15, (0.5, 3))])
 def test_spans_are_those_of_the_loop(p, span):
@@ -68,7 +66,8 @@ def merged(marks: torch.Tensor) -> list[list[int]]:
 
 def test_a_merged_span_shares_its_draw():
     inputs = rows(1500, 64, full=True)
-    batch = corrupted(SPANBERT, inputs)
+    objective = "mlm(unit=span(0.2, 10), replace_per=span, random_from=corpus, count=up)"
+    batch = corrupted(objective, inputs)
     marks, fates = chosen(batch), torch.zeros(3)
     for row in range(1500):
         for run in merged(marks[row]):

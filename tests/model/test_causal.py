@@ -11,11 +11,10 @@ from tests.learn.material import rows, vocab
 from tests.model.material import assert_alone, drawn
 from tests.model.test_relative import attended
 
-SIZE = "layers=2 hidden=16 heads=2 ffn=32 vocab=100 seq=12 segments=0 "
-
 
 def model_of(extra: str = "") -> Model:
-    (resolved,) = points(SIZE + extra + " objective=clm" * ("mlm" not in extra))
+    size = "layers=2 hidden=16 heads=2 ffn=32 vocab=100 seq=12 segments=0 "
+    (resolved,) = points(size + extra + " objective=clm" * ("mlm" not in extra))
     return drawn(resolved, 0.3)
 
 

@@ -1,9 +1,11 @@
 """Stages that grow: what a deeper one begins with, and a run that is the same however resumed."""
 
+from functools import partial
+
 import pytest
 import torch
 
-from bertc.base.diagnostics import ResumeRefusedError, StoppedError
+from bertc.base.diagnostics import ResumeRefusedError
 from bertc.ir.changing.growth import Tile
 from bertc.ir.program.model import model_weights
 from bertc.learn.optim.optimizers import zero_moments
@@ -11,11 +13,10 @@ from bertc.model import build
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.models.loading import read_model
 from bertc.run.records.changes import refuse_another_program
-from bertc.run.train import session
 from bertc.run.train.loop import train
 from bertc.run.train.state import grow_model
 from bertc.use.fill_mask import fill
-from tests.run.conftest import same_run, same_tensors
+from tests.run.conftest import same_run, same_tensors, stop_after
 
 RTD = "objective=50*rtd+mlm generator=0.5"
 STAGES = {"flat": {"layers": 1, "steps": 6}, "deep": {"layers": 2, "steps": 6}}
@@ -134,18 +135,6 @@ def test_a_generator_grows_with_its_encoder(tiny):
     assert not torch.equal(weights[name.format(1)], weights[name.format(0)])
 
 
-def stop_at(monkeypatch, step):
-    """Stop a run when it is about to do a step, as SIGTERM does."""
-    real = session.Session.save_in_background
-
-    def save(self):
-        real(self)
-        if self.progress.step == step:
-            raise StoppedError("here")
-
-    monkeypatch.setattr(session.Session, "save_in_background", save)
-
-
 @pytest.mark.parametrize(
     "settings",
     [
@@ -162,10 +151,8 @@ def test_a_run_that_grows_is_the_same_however_resumed(tiny, tmp_path, monkeypatc
     train(resolved, tmp_path / "straight", **options)
     run = tmp_path / "stopped"
     for step in (4, 6, 8, 10):  # in the first stage, at the boundary, in the second stage
-        with monkeypatch.context() as patch:
-            stop_at(patch, step)
-            with pytest.raises(StoppedError):
-                train(resolved, run, resume=step > 4, **options)
+        resumed = partial(train, resolved, run, resume=step > 4, **options)
+        stop_after(monkeypatch, step, resumed)
         # Until it goes on, the network is as deep as the checkpoint.
         depth = 1 if step <= 6 else 2
         reached, tensors = read_model(run)

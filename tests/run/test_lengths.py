@@ -270,9 +270,6 @@ def display(monkeypatch):
     return shown
 
 
-TWO_STAGES = {"first": {"steps": 4, "seq": 16}, "second": {"steps": 4, "layers": 4}}
-
-
 def test_the_display_s_time_is_counted_and_longer_steps_as_longer(
     tiny, tmp_path, display, monkeypatch
 ):
@@ -280,7 +277,8 @@ def test_the_display_s_time_is_counted_and_longer_steps_as_longer(
     monkeypatch.setattr(
         phase, "executed_flops", lambda stage, n: asked.append(stage.name) or count(stage, n)
     )
-    loop.train(tiny(stages=TWO_STAGES), tmp_path / "run", cache=tmp_path / "cache")
+    stages = {"first": {"steps": 4, "seq": 16}, "second": {"steps": 4, "layers": 4}}
+    loop.train(tiny(stages=stages), tmp_path / "run", cache=tmp_path / "cache")
     assert asked == 2 * ["first", "second"]  # by the clock of either stage
     *_, last = lines(tmp_path / "run", "eval")
     assert last["seconds"] >= 8 * 100

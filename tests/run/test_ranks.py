@@ -255,11 +255,8 @@ def kill_while_saving(rank):
         os.pwrite = write
 
 
-def ask():
-    signal.raise_signal(signal.SIGTERM)
-
-
-kill_one, ask_one = partial(harm_one, step=4, what=kill), partial(harm_one, step=4, what=ask)
+kill_one = partial(harm_one, step=4, what=kill)
+ask_one = partial(harm_one, step=4, what=partial(signal.raise_signal, signal.SIGTERM))
 
 
 def test_killed_and_resumed_is_never_having_stopped(together, tiny, tmp_path):

@@ -288,9 +288,6 @@ def test_a_terminated_command_exits_with_143_and_goes_on(tmp_path, corpus_file, 
     assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 1
 
 
-LAST = ("checkpoints/", "digests.json")
-
-
 def followed(run: Path, copy: Path) -> Iterator[str]:
     """Send links to what is there now, as docs/how-to/go-on.md does; yield each file, then ''.
 
@@ -300,7 +297,8 @@ def followed(run: Path, copy: Path) -> Iterator[str]:
     while True:
         shutil.copytree(run, links, copy_function=os.link, ignore=shutil.ignore_patterns(".*"))
         names = [path.relative_to(links).as_posix() for path in links.rglob("*") if path.is_file()]
-        for name in sorted(names, key=lambda name: (name.startswith(LAST), name)):
+        last = ("checkpoints/", "digests.json")
+        for name in sorted(names, key=lambda name: (name.startswith(last), name)):
             source, target = links / name, copy / name
             if not target.exists() or source.stat().st_mtime_ns != target.stat().st_mtime_ns:
                 target.parent.mkdir(parents=True, exist_ok=True)

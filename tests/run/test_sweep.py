@@ -207,22 +207,17 @@ def test_a_store_that_is_written_or_damaged_is_said_to_be_one(tmp_path):
 FACTS = {"spec": "x", "score": "mlm"}
 
 
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory):
-    """A search with one trial, in a folder whose name means something in addresses."""
-    folder = tmp_path_factory.mktemp("stored") / "a?x=1 b%41c #c"
+def test_a_search_stays_in_a_folder_of_any_name_and_signals_show_no_traceback(tmp_path, capsys):
+    """As in one whose name means something in addresses."""
+    folder = tmp_path / "a?x=1 b%41c #c"
     store = open_store(folder, GOAL, FACTS)
     with store.taken(Drawing(space("dropout={0..0.3}"), 1).next) as trial:
         trial.set_user_attr("settings", [])
         store.study.tell(trial, 0.5)
-    return folder
-
-
-def test_a_search_stays_in_a_folder_of_any_name_and_signals_show_no_traceback(stored, capsys):
-    assert (stored / DATABASE).is_file()
-    assert [path.name for path in stored.parent.iterdir()] == [stored.name]
-    assert [trial.score for trial in read_outcome(stored).trials] == [0.5]
-    read_store(stored)
+    assert (folder / DATABASE).is_file()
+    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+    assert [trial.score for trial in read_outcome(folder).trials] == [0.5]
+    read_store(folder)
     logging.getLogger("sqlalchemy.pool.impl.QueuePool").error("Error closing cursor")
     assert capsys.readouterr().err == ""
 

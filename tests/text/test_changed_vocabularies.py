@@ -44,17 +44,12 @@ def learned(kind: str) -> Vocabulary:
     return from_tokenizer(learn(KINDS[kind], [*lines(), *TEXTS, *letters]), "test")
 
 
-def with_words(base: Vocabulary) -> tuple[Vocabulary, list[str]]:
-    words, known = changed.words_in_file(base, "words.txt", "\n".join([*WORDS, "", WORDS[0]]))
-    assert len(words) + known == len(WORDS)
-    made = from_tokenizer(changed.extended(base, words), "made", base.named, base.passed_on)
-    return made, words
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_added_words_are_whole_and_all_other_text_is_read_as_before(kind, tmp_path):
     base = learned(kind)
-    made, words = with_words(base)
+    words, known = changed.words_in_file(base, "words.txt", "\n".join([*WORDS, "", WORDS[0]]))
+    assert len(words) + known == len(WORDS)
+    made = from_tokenizer(changed.extended(base, words), "made", base.named, base.passed_on)
     assert made.size == base.size + len(words)
     for word in words:
         ids = made.tokenizer.encode(f"te {word}, mi", add_special_tokens=False).ids

@@ -47,10 +47,7 @@ def messages(reading: Reading) -> list[tuple[str, str]]:
     return [(each.code, each.message) for each in reading.findings]
 
 
-FOUND_ALONE = [code for code, page in codes().items() if not page.beside][::6]
-
-
-@pytest.mark.parametrize("code", FOUND_ALONE)
+@pytest.mark.parametrize("code", [c for c, page in codes().items() if not page.beside][::6])
 def test_findings_stand_where_check_says_and_actions_remove_them(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = codes()[code].bad

@@ -84,18 +84,12 @@ def test_most_steps_of_uneven_figures():
 LISTS = "layers={1, 2, 4} hidden={64, 128} vocab=1k seq=64 steps=200"
 
 
-@pytest.fixture(scope="module")
-def costs() -> dict[str, dict[str, float]]:
-    """The figures of each candidate, estimated by itself."""
-    found = {}
+def test_the_best_of_all_candidates_or_the_nearest_is_found():
+    costs = {}
     for shape in (f"layers={l} hidden={h}" for l in (1, 2, 4) for h in (64, 128)):
         printed = estimate(resolve(f"{shape} vocab=1k seq=64 steps=200"))
         flops, seconds = printed.flops.train_total, printed.time.seconds_total
-        found[shape] = {"params": printed.parameters.total, "flops": flops, "time": seconds}
-    return found
-
-
-def test_the_best_of_all_candidates_or_the_nearest_is_found(costs):
+        costs[shape] = {"params": printed.parameters.total, "flops": flops, "time": seconds}
     draw, fitting = random.Random(3), 0
     for _ in range(20):
         kinds = draw.sample(["params", "flops", "time"], 2)
