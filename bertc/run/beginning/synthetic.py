@@ -17,7 +17,7 @@ from bertc.learn.step.objective import make_objective
 from bertc.learn.step.step import TrainStep
 from bertc.model import Model
 from bertc.run.beginning.teachers import frozen_networks
-from bertc.text.batches.batch import RawBatch
+from bertc.text.batches.batch import RawBatch, empty_batch
 
 SPECIALS = 5
 """Ids below this are special tokens, in place of a vocabulary not yet learned."""
@@ -56,31 +56,22 @@ class RandomText:
 
     def train(self, step: int, rows: slice | None = None, steps: int = 1) -> RawBatch:
         """The batch of a step, or of several steps, or some rows of each."""
-        seq = self.seq
+        seq, stage = self.seq, self._stage
         numbers = np.arange(step * self.batch, (step + steps) * self.batch, dtype=np.int64)
         examples_b = numbers.reshape(steps, self.batch)[:, rows or slice(None)].reshape(-1)
-        batch = len(examples_b)
+        batch = empty_batch(len(examples_b), seq, stage.texts, PAD)
         places_bs = examples_b[:, None] * seq + np.arange(seq)
-        token_ids_bs = self._ids.take(places_bs, mode="wrap")
-        segment_ids_bs = np.zeros((batch, seq), np.uint8)
-        if self._stage.pairs != "none":
-            token_ids_bs[:, seq // 2] = SEP
-            segment_ids_bs[:, seq // 2 + 1 :] = 1
-        token_ids_bs[:, 0], token_ids_bs[:, -1] = CLS, SEP
-        starts_bm = np.full((batch, self._stage.texts), seq, np.int32)
-        starts_bm[:, 0] = 0
-        labels_bm = np.zeros((batch, self._stage.texts), np.int64)
-        labels_bm[:, 0] = examples_b % 2
-        languages_b2 = np.zeros((batch, 2), np.uint8)
-        if self._stage.translates:
-            languages_b2[::2, 1] = 1
-        return RawBatch(
-            token_ids=token_ids_bs, segment_ids=segment_ids_bs,
-            lengths=np.full(batch, seq, np.int32), example_ids=examples_b,
-            copies=np.zeros(batch, np.int64), starts=starts_bm, pair_labels=labels_bm,
-            languages=languages_b2, following=np.full(batch, -1, np.int32),
-            backward=(examples_b % self._stage.format.directions).astype(np.uint8),
-        )  # fmt: skip
+        batch.token_ids[:] = self._ids.take(places_bs, mode="wrap")
+        if stage.pairs != "none":
+            batch.token_ids[:, seq // 2] = SEP
+            batch.segment_ids[:, seq // 2 + 1 :] = 1
+        batch.token_ids[:, 0], batch.token_ids[:, -1] = CLS, SEP
+        batch.lengths[:], batch.example_ids[:] = seq, examples_b
+        batch.starts[:, 0], batch.pair_labels[:, 0] = 0, examples_b % 2
+        batch.backward[:] = examples_b % stage.format.directions
+        if stage.translates:
+            batch.languages[::2, 1] = 1
+        return batch
 
 
 def uniform_vocab(vocab_size: int, device: torch.device) -> VocabTensors:
