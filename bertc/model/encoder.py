@@ -137,7 +137,8 @@ class Encoder(BodyModule):
             context = context.select_queries(inputs, at_bo)
             x = gather_positions(x, at_bo)
         for _ in range(2):
-            x = self._layers[-1](compute, x, below if keys is None else keys, context).states
+            read = below if keys is None else keys
+            x = self._layers[-1](compute, x, read, context, "no", None).states
         return gather_positions(x, at_bo) if at_bo is not None and late else x
 
     def borrow(self, lender: BodyModule, names: Iterable[str], *, added: bool) -> None:

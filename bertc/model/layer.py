@@ -177,17 +177,9 @@ class Layer(nn.Module):
         super().__init__()
         self.attention, self.ffn = attention, ffn
 
-    def forward(
-        self,
-        compute: Compute,
-        x: Tensor,
-        keys: Tensor | None,
-        context: Context,
-        projects: Projects = "no",
-        earlier: Earlier | None = None,
-    ) -> Computed:
-        """New states by ``compute``."""
-        return compute(self.attention, self.ffn, x, keys, context, projects, earlier)
+    def forward(self, compute: Compute, *inputs: Any) -> Computed:
+        """New states by ``compute``, of both parts and its other inputs."""
+        return compute(self.attention, self.ffn, *inputs)
 
 
 def compute_layer(

@@ -95,8 +95,13 @@ def _fused(
     norm: Norm, kernels: Kernels, x: Tensor, y: Tensor | None = None, rate: float = 0
 ) -> tuple[Tensor, Tensor]:
     """The norm of x + dropout(y), and that sum."""
-    inputs = x, y, norm.weight, norm.bias, norm.eps, norm.centred, drop(rate), kernels
+    how = norm.eps, norm.centred, drop(rate), kernels
+    inputs = x, y, norm.weight, norm.bias, how
     return cast(tuple[Tensor, Tensor], _Normed.apply(*inputs))  # type: ignore[no-untyped-call]
+
+
+How = tuple[float, bool, Dropped, Kernels]
+"""What is added to variances, whether a mean is taken off, the dropout, and the kernels."""
 
 
 class _Normed(torch.autograd.Function):
@@ -104,16 +109,9 @@ class _Normed(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        x: Tensor,
-        y: Tensor | None,
-        weight: Tensor | None,
-        bias: Tensor | None,
-        eps: float,
-        centred: bool,
-        dropped: Dropped,
-        kernels: Kernels,
+        ctx: Any, x: Tensor, y: Tensor | None, weight: Tensor | None, bias: Tensor | None, how: How
     ) -> tuple[Tensor, Tensor | None]:
+        eps, centred, dropped, kernels = how
         scale = torch.ones(x.shape[-1]) if weight is None else weight.float()
         shift = torch.zeros(x.shape[-1]) if bias is None else bias.float()
         x, y = x.contiguous(), None if y is None else y.contiguous()
@@ -134,4 +132,4 @@ class _Normed(torch.autograd.Function):
         sums_upstream = None if sums_upstream is None else sums_upstream.contiguous()
         grads = kernels.norm_backward(upstream, sums_upstream, *saved, *how)
         asked = zip(grads, ctx.needs_input_grad, strict=False)
-        return *(grad if needed else None for grad, needed in asked), None, None, None, None
+        return *(grad if needed else None for grad, needed in asked), None
