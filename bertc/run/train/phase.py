@@ -161,11 +161,10 @@ class TaskPhase(Phase):
 def open_phase(session: Session, index: int) -> Phase:
     """The stage of this index, by its data."""
     stage, fitting = session.resolved.stages[index], session.plan.microbatches[index]
-    match session.start.corpus.stages[index]:
-        case TaskData() as data:
-            return TaskPhase(session, stage, data, fitting)
-        case data:
-            return TextPhase(session, stage, data, fitting)
+    data = session.start.corpus.stages[index]
+    if isinstance(data, TaskData):
+        return TaskPhase(session, stage, data, fitting)
+    return TextPhase(session, stage, data, fitting)
 
 
 def update_rule(

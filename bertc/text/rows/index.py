@@ -86,17 +86,9 @@ class Arrangement:
     @property
     def drawn(self) -> bool:
         """True if rows are random, so that each copy has different ones."""
-        if self.paired:
-            return False
-        match self.format:
-            case data.SegmentPair() | data.SingleSegment():
-                return True
-            case data.SentencePair():
-                return self.pairs in ("random-next", "swapped")
-            case data.FullSentences() | data.Blocks() | data.DocSentences():
-                return False
-            case data.Stream() | data.StreamPair():
-                return False
+        if isinstance(self.format, data.SentencePair):
+            return not self.paired and self.pairs in ("random-next", "swapped")
+        return not self.paired and isinstance(self.format, data.SegmentPair | data.SingleSegment)
 
 
 def write_rows(folder: Path, tokens: Tokens, how: Arrangement) -> dict[str, int]:

@@ -4,7 +4,6 @@ Axes: b examples, s positions of a row, k predictions, l positions within a bloc
 """
 
 from itertools import accumulate
-from typing import assert_never
 
 import torch
 from jaxtyping import Bool, Int
@@ -166,13 +165,10 @@ def find_spans(
     number_bs = words.number.gather(1, at_bs)
     number_bs = number_bs + (words.begin.gather(1, number_bs) < at_bs)
     first_bs = words.begin.gather(1, number_bs)
-    match objective.unit:
-        case "pieces":
-            end_bs = first_bs + n_bs
-        case "words":
-            end_bs = words.begin.gather(1, (number_bs + n_bs).clamp(max=seq + 1))
-        case _:
-            assert_never(objective.unit)
+    if objective.unit == "pieces":
+        end_bs = first_bs + n_bs
+    else:
+        end_bs = words.begin.gather(1, (number_bs + n_bs).clamp(max=seq + 1))
     # A span that reaches the end of the text is dropped (data_utils.py, _sample_mask).
     stands_bs = (lane_bs + left_bs < seq) & (end_bs < inputs.lengths[:, None])
     next_bs = end_bs + objective.k * n_bs - left_bs
