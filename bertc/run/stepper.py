@@ -116,13 +116,13 @@ def _arguments(
 ) -> dict[str, Tensor]:
     first = stage.networks()[0]  # a generator reads before the network that reads its guesses
     reading = micro_batch.read_by(first)
-    inputs = {"input_ids": reading.token_ids}
-    if reading.segment_ids is not None and segments:
-        inputs["token_type_ids"] = reading.segment_ids
-    if reading.language_ids is not None:
-        inputs["langs"] = reading.language_ids
-    if reading.position_ids is not None:
-        inputs["position_ids"] = reading.position_ids
+    named = {
+        "input_ids": reading.token_ids,
+        "token_type_ids": reading.segment_ids if segments else None,
+        "langs": reading.language_ids,
+        "position_ids": reading.position_ids,
+    }
+    inputs = {name: ids for name, ids in named.items() if ids is not None}
     for term in first.terms:
         name = labels[term.name] if len(first.terms) > 1 else "labels"
         targets = micro_batch.terms[term.name]

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal, Required, Self, TypeVar
+from typing import Annotated, Any, Literal, Required, TypeVar
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
@@ -174,7 +174,7 @@ class Sums:
         }
 
 
-class Metrics:
+class Metrics(AbstractContextManager["Metrics"]):
     """The open metrics file of a run; each line is flushed at once."""
 
     def __init__(self, path: Path, keep_bytes: int, send: Callable[[Any], None]) -> None:
@@ -185,9 +185,6 @@ class Metrics:
         self._file.truncate(keep_bytes)
         self._file.seek(0)
         self._digest = hashlib.sha256(self._file.read())
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._file.close()

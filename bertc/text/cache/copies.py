@@ -124,11 +124,9 @@ def _locked(folder: Path, how: int) -> int | None:
         descriptor = os.open(path, os.O_RDWR if how & fcntl.LOCK_EX else os.O_RDONLY)
     except FileNotFoundError:
         return None
-    try:
+    with contextlib.suppress(BlockingIOError, FileNotFoundError):
         lock(descriptor, how)
         if os.path.samestat(os.fstat(descriptor), path.stat()):
             return descriptor
-    except (BlockingIOError, FileNotFoundError):
-        pass
     os.close(descriptor)
     return None
