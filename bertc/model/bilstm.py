@@ -8,7 +8,7 @@ d both directions, p pooled.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import torch
 from jaxtyping import Float, Int
@@ -110,8 +110,7 @@ class Layer(nn.Module):
         """States of every token, from the tokens of its own text."""
         b, s, _ = x_bsi.shape
         states = []
-        ways: tuple[Way, Way] = ("right", "left")
-        for way in ways:
+        for way in get_args(Way):
             x_nsi = gather_positions(x_bsi, texts.read(way)).view(-1, s, x_bsi.shape[2])
             y_nsh = self.get_submodule(way)(x_nsi)
             y_bmh = y_nsh.reshape(b, -1, y_nsh.shape[2])  # m = t*s

@@ -67,15 +67,14 @@ def changed_vocabulary(
                 words = changed.words_in_text(base, sample(texts, progress, smoothing), wanted)
                 if len(words) < wanted:
                     progress.note(f"the text has only {len(words):,} of {wanted:,} words to add")
-                tokenizer = changed.extended(base, words)
+                return changed.extended(base, words)
             case Extended():
-                tokenizer = changed.extended(base, words_of(node)[0])
+                return changed.extended(base, words_of(node)[0])
             case Trimmed():
                 everything = run.model_copy(update={"holdout": 0.0})
                 read = [tokenise_source(s, base, everything, cache, progress) for _, s in texts]
                 counts = np.sum([text.counts for text in read], axis=0)
-                tokenizer = changed.trim_tokenizer(base, counts, node.tokens)
-        return tokenizer
+                return changed.trim_tokenizer(base, counts, node.tokens)
 
     name = fingerprint(VERSION, node.kind, how, spelling(base), read)
     return _made(cache / "vocabularies" / name, make, progress, base)

@@ -155,7 +155,6 @@ answers; in evaluations then those of predictions of one kind."""
 
 
 def _scoring(model: Model, stage: Stage, network: Network, compiled: bool) -> Scoring:
-    """The loss function of one network's heads."""
     names = [term.name for term in network.terms]
     places = [kinds(stage).index(name) for name in names]
     losses = Losses(model, stage, network)

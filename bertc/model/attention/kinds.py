@@ -177,7 +177,6 @@ class DisentangledAttention(ProjectedAttention[nodes.DisentangledAttention, Dise
         far_key_ndr: Float[Tensor, "n d r"],
         context: DisentangledContext,
     ) -> Float[Tensor, "b n q d"]:
-        """Weighted values (b, n, q, d)."""
         b, n, q, _ = query_bnqd.shape
         row_bnqk = context.row.expand(b, n, q, -1)
         to_far_bnqk = _pick_products(query_bnqd, far_key_ndr, row_bnqk)

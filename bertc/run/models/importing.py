@@ -152,7 +152,6 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
 
 
 def _read_map(file: Path, shape: tuple[int, ...]) -> dict[str, Tensor]:
-    """The map to vectors of tokens."""
     header = read_header(file)
     check_names(file, {*header}, {MAP_THERE})
     check_entry(file, MAP_THERE, header[MAP_THERE], shape)

@@ -30,8 +30,7 @@ def write_fit(run: Path, model: Model, title: str, fit: HeadFit) -> None:
 
 def fit_of_head(run: Path, model: Model, title: str) -> HeadFit:
     """The fit of a task's head; none after more training, or without one."""
-    known = _read(run).get(title)
-    return _fit(known, _weights(model, title)) if known else NO_FIT
+    return _fit(_read(run).get(title), _weights(model, title))
 
 
 def divide_by_temperatures(
@@ -78,6 +77,5 @@ def _fit(known: Any, head: Iterable[Tensor]) -> HeadFit:
 
 
 def _digest(head: Iterable[Tensor]) -> str:
-    """sha256 of the weights of a head."""
     weights = (tensor.detach().float().cpu().numpy().tobytes() for tensor in head)
     return hashlib.sha256(b"".join(weights)).hexdigest()

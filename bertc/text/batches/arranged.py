@@ -176,7 +176,6 @@ def _running(
 def _arrange_shards(
     shards: tuple[Shard, ...], arrangement: Arrangement, place: _Place, window: int = WINDOW
 ) -> tuple[ShardedRows, Counter[str]]:
-    """The rows of shards, and their counts."""
     stage, slow = place[0], any(shard.slow for shard in shards)
     key = how(arrangement, stage)
     if slow and len(shards) > WINDOW and not all(key in shard.counts for shard in shards):

@@ -117,7 +117,6 @@ def _vocabulary_at(place: FolderAt, plan: PreparationPlan) -> Vocabulary | None:
 
 
 def _opened(text: CorpusText, skip_damaged: bool) -> TextSource:
-    """The source of the text to prepare."""
     if not skip_damaged:
         return open_source(*text)
     if isinstance(text.corpus, Files):

@@ -89,7 +89,6 @@ class KdStatesTensors(OfLayersTensors[KdStates]):
     def _distance(
         self, own_bkw: Float[Tensor, "b k w"], taught_bkw: Float[Tensor, "b k w"]
     ) -> Float[Tensor, "b k"]:
-        """The distance of two vectors, in fp32."""
         own_bkw, taught_bkw = own_bkw.float(), taught_bkw.float()
         if isinstance(self.node, KdCls) and self.node.normalize:
             own_bkw, taught_bkw = F.normalize(own_bkw, dim=2), F.normalize(taught_bkw, dim=2)
