@@ -73,9 +73,8 @@ def _is_own(folder: Path) -> bool:
 def _is_whole(path: Path) -> bool:
     """True if a library is there as it was compiled: a damaged one ends the process by a signal."""
     written = path.with_suffix(SUM)
-    if not (path.is_file() and written.is_file()):
-        return False
-    return written.read_text("utf-8", "replace") == _checksum(path)
+    there = path.is_file() and written.is_file()
+    return there and written.read_text("utf-8", "replace") == _checksum(path)
 
 
 def _checksum(path: Path) -> str:

@@ -65,7 +65,10 @@ def read_off(
     """The answers to examples, off the scores of their rows, without losses of single rows."""
     match task.answer:
         case Labels() as labels:
-            return _labels(labels, _pool_scores(rows, scored, len(examples)), fit)
+            values = _pool_scores(rows, scored, len(examples))
+            parts = probabilities(values, False, fit)
+            best = [labels.names[place] for place in parts.argmax(1)]
+            return Answers([*best], [tuple(row) for row in parts.tolist()], scores=values)
         case Several() as several:
             return several_answers(several, _pool_scores(rows, scored, len(examples)), fit)
         case Score() as score:
@@ -96,12 +99,6 @@ def _pool_scores(rows: TaskRows, scored: Said, count: int) -> NDArray[np.float64
     firsts = np.searchsorted(rows.owners, np.arange(count))
     sums: NDArray[np.float64] = np.add.reduceat(in_order, firsts)
     return sums / np.bincount(rows.owners, minlength=count)[:, None]
-
-
-def _labels(labels: Labels, scores: NDArray[np.float64], fit: HeadFit) -> Answers:
-    parts = probabilities(scores, False, fit)
-    labels_given: list[AnswerValue] = [labels.names[best] for best in parts.argmax(1)]
-    return Answers(labels_given, [tuple(row) for row in parts.tolist()], scores=scores)
 
 
 def several_answers(several: Several, scores: NDArray[np.float64], fit: HeadFit) -> Answers:

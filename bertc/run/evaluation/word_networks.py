@@ -153,8 +153,7 @@ class _MaskedWords:
     def __init__(self, model: Model, vocabulary: Vocabulary, term: Objective, number: int) -> None:
         self.model, self.vocabulary, self.term, self.number = model, vocabulary, term, number
         self.template = template_of(vocabulary)
-        body = model.resolved.encoder
-        self.room = body.room or LONGEST_ROW
+        self.room = model.resolved.encoder.room or LONGEST_ROW
         self.words: dict[int, str] = {}
 
     def read(

@@ -130,8 +130,7 @@ def _total(by_layer: ByLayer) -> int:
 
 def _broadcast_found(session: Session, by_layer: ByLayer) -> dict[int, list[int]]:
     """Send what the first process found to all."""
-    pairs = session.ranks.share([[layer, list(gone)] for layer, gone in by_layer.items()])
-    return {layer: gone for layer, gone in pairs}
+    return dict(session.ranks.share([[layer, list(gone)] for layer, gone in by_layer.items()]))
 
 
 def _gradients(

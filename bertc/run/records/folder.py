@@ -96,10 +96,8 @@ class RunFolder:
         try:
             with open(self.path / ".lock") as file:
                 lock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
+        except OSError as error:
+            return isinstance(error, BlockingIOError)
         return False
 
     @contextmanager

@@ -143,8 +143,7 @@ class Session:
         assert self.stage is self.resolved.stage_after(step), "its stage has begun"
         state: dict[str, Mapping[str, Any]]
         state = {checkpoints.WEIGHTS: self.engine.parameters, checkpoints.OPTIMIZER: self.moments}
-        stage = self.resolved.stage_at(step)
-        content = self.remembered.gathered(stage, step, self.ranks)
+        content = self.remembered.gathered(self.resolved.stage_at(step), step, self.ranks)
         for method in self.stage.methods:
             if method.holds and not method.holds.on_devices:
                 content[method.holds.file] = self.held[method.holds.file]

@@ -121,8 +121,7 @@ def _before(resolved: Resolved, place: RunPlace) -> tuple[Lock | None, Checkpoin
         for damage in damaged:
             place.display.note(f"passed over: {damage}")
         if checkpoint:  # damage of these would otherwise show only at the end of the run
-            progress = Progress.of(checkpoint.progress)
-            metrics.read(folder.metrics, progress.metrics_bytes)
+            metrics.read(folder.metrics, Progress.of(checkpoint.progress).metrics_bytes)
         elif damaged:
             raise DataError(
                 f"every checkpoint in {folder.checkpoints} is damaged; the newest: {damaged[0]}",

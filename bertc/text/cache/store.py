@@ -176,8 +176,7 @@ def _lock(folder: Path, progress: Progress) -> Iterator[None]:
 
 
 def _locked(file: IO[str]) -> bool:
-    try:
+    with contextlib.suppress(BlockingIOError):
         lock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        return True
+    return False

@@ -163,15 +163,14 @@ def _byte_bpe(node: ByteBpe, texts: Sequence[str]) -> Tokenizer:
 
 def _list_closed(counts: Counter[str], size: int, split: pre_tokenizers.PreTokenizer) -> Tokenizer:
     """A tokenizer of special tokens, then others by frequency; ties in order of code point."""
-    specials = CLOSED_SPECIALS
-    for special in specials:
+    for special in CLOSED_SPECIALS:
         del counts[special]
     ranked = sorted(counts, key=lambda token: (-counts[token], token))
-    tokens = [*specials, *ranked[: size - len(specials)]]
+    tokens = [*CLOSED_SPECIALS, *ranked[: size - len(CLOSED_SPECIALS)]]
     ids = {token: token_id for token_id, token in enumerate(tokens)}
     tokenizer = Tokenizer(models.WordLevel(ids, unk_token="<unk>"))
     tokenizer.pre_tokenizer = split
-    tokenizer.add_special_tokens(list(specials))
+    tokenizer.add_special_tokens(list(CLOSED_SPECIALS))
     return tokenizer
 
 
@@ -180,8 +179,7 @@ def _bytes(node: Bytes, texts: Sequence[str]) -> Tokenizer:
     counts = Counter(chain.from_iterable(level.pre_tokenize_str(t)[0][0] for t in texts))
     if node.size == 261:
         counts.update(pre_tokenizers.ByteLevel.alphabet())
-    single = pre_tokenizers.Split(Regex("."), "isolated")
-    parting = pre_tokenizers.Sequence([level, single])
+    parting = pre_tokenizers.Sequence([level, pre_tokenizers.Split(Regex("."), "isolated")])
     tokenizer = _list_closed(counts, node.size, parting)
     tokenizer.decoder = decoders.Sequence([decoders.ByteLevel()])
     return tokenizer

@@ -59,10 +59,9 @@ def related_losses(
     With ``widths`` they are means over these prefixes of the vectors (Kusupati et al. 2022). A hit
     is an example whose positive is nearest, by the widest.
     """
-    parts = []
-    for width in task.widths or (vectors_mtd.shape[-1],):
-        texts = compared(task, vectors_mtd[..., :width])
-        parts.append(_losses(task, *texts, scores_mt))
+    widths = task.widths or (vectors_mtd.shape[-1],)
+    prefixes = (compared(task, vectors_mtd[..., :width]) for width in widths)
+    parts = [_losses(task, *texts, scores_mt) for texts in prefixes]
     if len(parts) == 1:
         return parts[0]
     return Predicted(torch.stack([part.losses for part in parts]).mean(0), parts[0].hits)
