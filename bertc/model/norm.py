@@ -101,7 +101,7 @@ def _fused(
 
 
 How = tuple[float, bool, Dropped, Kernels]
-"""What is added to variances, whether a mean is taken off, the dropout, and the kernels."""
+"""The number added to variances, True to take off the mean, the dropout, and the kernels."""
 
 
 class _Normed(torch.autograd.Function):

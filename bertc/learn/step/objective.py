@@ -100,37 +100,33 @@ def make_objective(
     def objective(
         micro_batch: MicroBatch, factors_t: Tensor
     ) -> tuple[Tensor, Tensor, Memory | None]:
-        # What is no body's part, within, is the head's.
-        with profile_as("head"):
-            return forward(micro_batch, factors_t)
-
-    def forward(micro_batch: MicroBatch, factors_t: Tensor) -> tuple[Tensor, Tensor, Memory | None]:
-        statistics_by_term: dict[str, Tensor] = {}
-        losses_n: list[Tensor] = []
-        memory: Memory | None = None
-        for network in networks:
-            if not network.learned:
-                with profile_as("teacher"):
-                    micro_batch = teachers[network.name](micro_batch)
-                continue
-            with nullcontext() if network.terms else torch.no_grad():
-                body = model.network(network.name)
-                with unchanging(body) if network.name in unchanged else nullcontext():
-                    read = micro_batch.read_by(network)
-                    outputs = model.read_on(read, network.name, network.wanted)
-                # Only the networks read the memory.
-                loss, statistics, guesses_bk = scores[network.name](
-                    remembering(micro_batch, None), factors_t, outputs._replace(memory=None)
-                )
-            if guesses_bk is not None:
-                micro_batch = with_guesses(stage, micro_batch, guesses_bk)
-            of_network = micro_batch.named(term.name for term in network.terms)
-            statistics_by_term |= dict(zip(of_network, statistics.unbind(1), strict=True))
-            losses_n.append(loss)
-            memory = outputs.memory
-        named = micro_batch.named(names)
-        statistics = torch.stack([statistics_by_term[name] for name in named], dim=1)
-        return sum(losses_n[1:], losses_n[0]), statistics, memory
+        with profile_as("head"):  # what is no body's part, within, is the head's
+            statistics_by_term: dict[str, Tensor] = {}
+            losses_n: list[Tensor] = []
+            memory: Memory | None = None
+            for network in networks:
+                if not network.learned:
+                    with profile_as("teacher"):
+                        micro_batch = teachers[network.name](micro_batch)
+                    continue
+                with nullcontext() if network.terms else torch.no_grad():
+                    body = model.network(network.name)
+                    with unchanging(body) if network.name in unchanged else nullcontext():
+                        read = micro_batch.read_by(network)
+                        outputs = model.read_on(read, network.name, network.wanted)
+                    # Only the networks read the memory.
+                    loss, statistics, guesses_bk = scores[network.name](
+                        remembering(micro_batch, None), factors_t, outputs._replace(memory=None)
+                    )
+                if guesses_bk is not None:
+                    micro_batch = with_guesses(stage, micro_batch, guesses_bk)
+                of_network = micro_batch.named(term.name for term in network.terms)
+                statistics_by_term |= dict(zip(of_network, statistics.unbind(1), strict=True))
+                losses_n.append(loss)
+                memory = outputs.memory
+            named = micro_batch.named(names)
+            statistics = torch.stack([statistics_by_term[name] for name in named], dim=1)
+            return sum(losses_n[1:], losses_n[0]), statistics, memory
 
     return objective
 
