@@ -56,15 +56,9 @@ class Carrying:
     seed: int
     notes: tuple[str, ...]
 
-    def weights(self, old: Resolved, tensors: Tensors) -> dict[str, Tensor]:
-        """All tensors, those with rows for tokens carried; rows without a source are drawn."""
-        table = {weight.name: weight for weight in model_weights(old)}
-        return {name: self._carry(t, table.get(name), drawn=True) for name, t in tensors.items()}
-
-    def moments(self, old: Resolved, rule: Optimizer, tensors: Tensors) -> dict[str, Tensor]:
-        """Moments as the weights that they are of; those of drawn rows are zero."""
-        table = moments_of(rule, model_weights(old))
-        return {name: self._carry(t, table.get(name), drawn=False) for name, t in tensors.items()}
+    def carry(self, tensors: Tensors, table: Mapping[str, Weight], drawn: bool) -> Tensors:
+        """All tensors, those with rows for tokens carried; others' rows are ``drawn``, or zero."""
+        return {name: self._carry(t, table.get(name), drawn) for name, t in tensors.items()}
 
     def _carry(self, tensor: Tensor, weight: Weight | None, drawn: bool) -> Tensor:
         if weight is None or "vocab" not in weight.axes:
@@ -170,9 +164,10 @@ def source_of(resolved: Resolved, corpus: PreparedCorpus | None = None) -> Sourc
     if vocabulary is not None and same:
         refuse_other_tokens("init", folder, vocabulary, old.encoder.vocab_size)
     elif corpus is not None:
-        carry = carrying(init, old, corpus)
-        moments = carry.moments(old, first.optimizer, moments)
-        tensors, rows = carry.weights(old, tensors), carry.notes
+        rows_map, theirs = carrying(init, old, corpus), model_weights(old)
+        moments = rows_map.carry(moments, moments_of(first.optimizer, theirs), drawn=False)
+        tensors = rows_map.carry(tensors, {weight.name: weight for weight in theirs}, drawn=True)
+        rows = rows_map.notes
         old = old.with_vocabulary(resolved.vocabulary)
     if not target.adds_tables:
         tensors = add_tables(old, tensors)
