@@ -225,13 +225,6 @@ def with_one_more(match: Callable[..., Any], kind: type[Node], module: Any) -> C
     return chosen
 
 
-def put(monkeypatch: pytest.MonkeyPatch, before: Callable[..., Any], after: Any) -> None:
-    """Wherever the package has imported that function."""
-    for module in [m for at, m in sys.modules.items() if at.startswith("bertc.")]:
-        if getattr(module, before.__name__, None) is before:
-            monkeypatch.setattr(module, before.__name__, after)
-
-
 def rebuild() -> None:
     for node in (Encoder, Term, TextStage, TaskStage, Resolved):
         node.model_rebuild(force=True)
@@ -242,8 +235,12 @@ def plugged(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """A tiny program with the new kind: it is in its union, and in the one match."""
     owner, field, union, changes = PARTS[request.param]
     monkeypatch.chdir(FARM)
-    for match, kind, module in NEW:
-        put(monkeypatch, match, with_one_more(match, kind, module))
+    package = [module for name, module in sys.modules.items() if name.startswith("bertc.")]
+    for match, kind, tensor_class in NEW:
+        for module in package:  # wherever it has imported the function
+            if getattr(module, match.__name__, None) is match:
+                extended = with_one_more(match, kind, tensor_class)
+                monkeypatch.setattr(module, match.__name__, extended)
     info = owner.model_fields[field]
     monkeypatch.setattr(info, "annotation", union)
     monkeypatch.setattr(info, "metadata", [])

@@ -147,7 +147,8 @@ def tried(
     kind = replace(kind, saved=name == "as saved")
     kind.write(folder, words)
     tokenizer = kind.theirs(folder)
-    theirs = with_vocabulary(chosen, tokenizer)
+    size = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
+    theirs = Case(chosen.cls, tuple((dict(chosen.settings) | size).items())).model()
     with contextlib.redirect_stderr(io.StringIO()):
         theirs.save_pretrained(folder)
     tensors = {k: t.clone() for k, t in load_file(folder / "model.safetensors").items()}
@@ -191,12 +192,6 @@ def differing(made: Vocabulary, theirs: Any, lines: Sequence[str]) -> tuple[int,
             ids += len(texts) == 1 and not same
             rows += len(texts) == 2 and not (same and kinds)
     return ids, rows
-
-
-def with_vocabulary(chosen: Case, tokenizer: Any) -> Any:
-    """The model with a token table of the tokenizer's size, and its padding."""
-    size = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
-    return Case(chosen.cls, tuple((dict(chosen.settings) | size).items())).model()
 
 
 def batch_of(tokenizer: Any, lines: Sequence[str], theirs: Any) -> dict[str, torch.Tensor]:

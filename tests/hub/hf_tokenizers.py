@@ -109,16 +109,13 @@ class Folder:
         for name, content in self.files.items():
             _write(folder / name, content)
         if self.saved:
-            self._save(folder)
-
-    def _save(self, folder: Path) -> None:
-        reference = self.reference(folder)
-        for path in folder.iterdir():
-            if path.name != "config.json":
-                path.unlink()
-        reference.save_pretrained(folder)
-        path = folder / "tokenizer_config.json"
-        _write(path, {**json.loads(path.read_text()), **self.changed})
+            reference = self.reference(folder)
+            for path in folder.iterdir():
+                if path.name != "config.json":
+                    path.unlink()
+            reference.save_pretrained(folder)
+            path = folder / "tokenizer_config.json"
+            _write(path, {**json.loads(path.read_text()), **self.changed})
 
     def reference(self, folder: Path) -> Any:
         """The tokenizer of transformers."""

@@ -19,7 +19,6 @@ from bertc.ir.vocabulary import TokenizerFile, WordPiece
 from bertc.lang import show
 from bertc.lang.space import Interval, Options, SpacePoint, space
 
-FIRST_LINE = "layers=12 share=attention E=128 objective=sop+span"
 KEPT = Replace(mask=85, random=0, keep=15)
 
 
@@ -40,7 +39,7 @@ def codes(text: str, *overrides: str) -> list[str]:
 
 
 def test_the_first_line():
-    program = only(FIRST_LINE)
+    program = only("layers=12 share=attention E=128 objective=sop+span")
     assert {name: given.value for name, given in program.settings.items()} == {
         "layers": 12, "share": ShareAttention(), "embedding": 128,
         "objective": (Term(objective=Sop()), Term(objective=Mlm(unit=SpanUnit()))),

@@ -255,24 +255,17 @@ class Impatient(Display):
         self.seconds[0] += 100
 
 
-@pytest.fixture
-def display(monkeypatch):
-    """The display of the next run; a second passes whenever the clock is read."""
+def test_the_display_s_time_is_counted_and_longer_steps_as_longer(tiny, tmp_path, monkeypatch):
+    """By a clock that goes on by a second whenever it is read."""
     seconds = [0.0]
 
     def perf_counter():
         seconds[0] += 1
         return seconds[0]
 
-    shown = Impatient(seconds)
+    display = Impatient(seconds)
     monkeypatch.setattr(phase.time, "perf_counter", perf_counter)
-    monkeypatch.setattr(loop, "choose", lambda quiet: shown)
-    return shown
-
-
-def test_the_display_s_time_is_counted_and_longer_steps_as_longer(
-    tiny, tmp_path, display, monkeypatch
-):
+    monkeypatch.setattr(loop, "choose", lambda quiet: display)
     asked, count = [], phase.executed_flops
     monkeypatch.setattr(
         phase, "executed_flops", lambda stage, n: asked.append(stage.name) or count(stage, n)

@@ -119,15 +119,6 @@ def test_the_grammar_has_the_words_of_the_settings():
     assert TEXT_MATE_FILE.read_text(encoding="utf-8") == grammar(), "run python docs/grammars.py"
 
 
-def offered(text: str) -> list[str]:
-    """What is inserted of that which goes on from the end of a text; a bar is the cursor."""
-    before, _, after = text.partition("|")
-    place = place_at(before + after, len(before))
-    found = suggestions(place)
-    typed = place.text[place.start : place.cursor]
-    return [suggestion.insert for suggestion in found if suggestion.text.startswith(typed)]
-
-
 @pytest.mark.parametrize(
     ("text", "first"),
     [
@@ -148,7 +139,11 @@ def offered(text: str) -> list[str]:
     ],
 )  # fmt: skip
 def test_what_is_offered(text, first):
-    assert offered(text)[: max(1, len(first))] == first
+    before, _, after = text.partition("|")  # the cursor
+    place = place_at(before + after, len(before))
+    typed = place.text[place.start : place.cursor]
+    offered = [each.insert for each in suggestions(place) if each.text.startswith(typed)]
+    assert offered[: max(1, len(first))] == first
 
 
 @pytest.mark.parametrize(
