@@ -97,9 +97,9 @@ class Space:
                 number = _round(float(draw(interval)), interval)
                 return tree.Number(value.span, show_number(number), number)
             case Options() as options, tree.Grid():
-                return self._value(value.choices[options.texts.index(str(draw(options)))], draw)
+                return self._value(value.items[options.texts.index(str(draw(options)))], draw)
             case _, tree.Grid():
-                return self._value(value.choices[0], draw)
+                return self._value(value.items[0], draw)
         parts, rebuild = inner_values(value)
         return rebuild([self._value(part, draw) for part in parts])
 
@@ -152,7 +152,7 @@ def space(spec: str, overrides: Sequence[str] = ()) -> Space:
                 of_whole = {value.low.span, value.high.span} <= integers
                 dimensions[value.span] = Interval(unique, low, high, value.scale == LOG, of_whole)
             case tree.Grid():
-                texts = tuple(choice.span.text for choice in value.choices)
+                texts = tuple(choice.span.text for choice in value.items)
                 dimensions[value.span] = Options(unique, texts)
     return Space(written, dimensions)
 
@@ -194,9 +194,9 @@ def _within(value: tree.Value, name: str) -> Iterator[tuple[str, tree.Range | tr
         case tree.Range():
             yield name, value
         case tree.Grid():
-            if len(value.choices) > 1:
+            if len(value.items) > 1:
                 yield name, value
-            for choice in value.choices:
+            for choice in value.items:
                 yield from _within(choice, name)
         case tree.Call():
             for argument in value.arguments:

@@ -110,7 +110,7 @@ def test_forms_of_values():
     total = value("0.7*files('x') + docstrings")
     forms = {"80/10/10": Ratio, "{a, b, c}": Grid, "0.7*files('x') + docstrings": Sum}
     assert {text: type(value(text)) for text in forms} == forms
-    assert isinstance(total.terms[0], Scaled)
+    assert isinstance(total.items[0], Scaled)
     assert value("segment-pair") == Name(_anywhere(), "segment-pair")
     assert value("'a\\'b\\n\\u{1F600}'") == String(_anywhere(), "a'b\n\U0001f600")
     assert value("rtd*50 + mlm") == value("50*rtd + mlm")

@@ -46,7 +46,7 @@ def _is_unnamed(value: tree.Value | None) -> bool:
 def _as_items(value: tree.Value) -> str:
     """A value as the items of a list; a string is split at its commas, a sum at its signs."""
     if isinstance(value, tree.Sum):
-        return ", ".join(term.span.text for term in value.terms)
+        return ", ".join(term.span.text for term in value.items)
     text = value.span.text
     if not isinstance(value, tree.String) or "," not in text:
         return text
@@ -74,7 +74,7 @@ class Converter:
                 mistakes.list_of_terms(value, Slot(self.name, f"{self.name} = "), self.diagnostics)
                 return BAD
             case shapes.SumShape():
-                terms = value.terms if isinstance(value, tree.Sum) else (value,)
+                terms = value.items if isinstance(value, tree.Sum) else (value,)
                 if len(terms) > MOST_SUMMANDS:
                     message = f"a sum of {len(terms):,} terms; at most {MOST_SUMMANDS:,} are read"
                     self.diagnostics.error("E011", message, value.span)
@@ -220,7 +220,7 @@ class Converter:
         if isinstance(value, tree.Number) and value.value is None:
             return BAD
         if isinstance(value, tree.Sum) and isinstance(shape.item, shapes.ChoiceShape):
-            value = tree.Series(value.span, value.terms)  # words read as well with signs
+            value = tree.Series(value.span, value.items)  # words read as well with signs
         if not isinstance(value, tree.Series):
             text = f"[{_as_items(value)}]"
             expected = f"a list{f' of {count}' if count else ''}"

@@ -19,7 +19,7 @@ def num_points(value: Value) -> int:
     """The number of values that a written value stands for; at least 1."""
     match value:
         case Grid():
-            return sum(num_points(choice) for choice in value.choices)
+            return sum(num_points(choice) for choice in value.items)
         case Range():
             return 2
         case _:
@@ -29,7 +29,7 @@ def num_points(value: Value) -> int:
 def num_parts(value: Value) -> int:
     """The number of values in one that a written value stands for, itself counted."""
     if isinstance(value, Grid):
-        return max(map(num_parts, value.choices), default=1)
+        return max(map(num_parts, value.items), default=1)
     return 1 + sum(map(num_parts, inner_values(value)[0]))
 
 
@@ -41,7 +41,7 @@ def is_too_large(points: int, parts: int) -> bool:
 def alternatives(value: Value) -> list[Value]:
     """The values that a written value stands for; the last grid varies fastest."""
     if isinstance(value, Grid):
-        return [single for choice in value.choices for single in alternatives(choice)]
+        return [single for choice in value.items for single in alternatives(choice)]
     if isinstance(value, Range):
         return [value.low, value.high]
     parts, rebuild = inner_values(value)
@@ -65,10 +65,8 @@ def inner_values(value: Value) -> tuple[list[Value], Callable[[list[Value]], Val
                 return replace(value, arguments=tuple(replaced))
 
             return [argument.value for argument in arguments], call
-        case Series():
+        case Series() | Sum():
             return list(value.items), lambda new: replace(value, items=tuple(new))
-        case Sum():
-            return list(value.terms), lambda new: replace(value, terms=tuple(new))
         case Scaled():
             return [value.factor, value.term], lambda by: replace(value, factor=by[0], term=by[1])
     return [], lambda new: value
@@ -172,7 +170,7 @@ def ranges(value: Value, in_braces: bool = False) -> Iterator[tuple[Range, bool]
         case Range():
             yield value, in_braces
         case Grid():
-            for choice in value.choices:
+            for choice in value.items:
                 yield from ranges(choice, True)
         case _:
             for part in inner_values(value)[0]:

@@ -60,10 +60,14 @@ class Call(Placed):
 
 
 @dataclass(frozen=True)
-class Series(Placed):
-    """Values in square brackets."""
+class Several(Placed):
+    """The base of values that consist of values alone."""
 
     items: tuple["Value", ...]
+
+
+class Series(Several):
+    """Values in square brackets."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +85,8 @@ class Scaled(Placed):
     term: "Value"
 
 
-@dataclass(frozen=True)
-class Sum(Placed):
+class Sum(Several):
     """Terms joined by ``+``."""
-
-    terms: tuple["Value", ...]
 
 
 @dataclass(frozen=True)
@@ -97,11 +98,8 @@ class Range(Placed):
     scale: str
 
 
-@dataclass(frozen=True)
-class Grid(Placed):
+class Grid(Several):
     """Alternatives in braces; the spec stands for one spec each."""
-
-    choices: tuple["Value", ...]
 
 
 Value = Number | Name | String | Call | Series | Ratio | Scaled | Sum | Range | Grid

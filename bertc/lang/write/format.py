@@ -128,9 +128,9 @@ def flat(value: tree.Placed) -> str:
         case tree.Scaled():
             return f"{flat(value.factor)}*{flat(value.term)}"
         case tree.Sum():
-            return " + ".join(map(flat, value.terms))
+            return " + ".join(map(flat, value.items))
         case tree.Grid():
-            return f"{{{', '.join(map(flat, value.choices))}}}"
+            return f"{{{', '.join(map(flat, value.items))}}}"
     raise AssertionError(f"a {type(value).__name__} is no value")
 
 
@@ -144,7 +144,7 @@ def _wrap(head: str, value: tree.Value | tree.Argument, indent: str, tail: str) 
             name = f"{value.name.text}=" if value.name else ""
             return _wrap(head + name, value.value, indent, tail)
         case tree.Sum():
-            first, *rest = value.terms
+            first, *rest = value.items
             lines, margin = _wrap(head, first, indent, ""), indent
             for term in rest:
                 if lines[-1] == f"{margin})":
@@ -160,7 +160,7 @@ def _wrap(head: str, value: tree.Value | tree.Argument, indent: str, tail: str) 
         case tree.Series():
             return _bracket(f"{head}[", value.items, f"]{tail}", indent)
         case tree.Grid():
-            return _bracket(f"{head}{{", value.choices, f"}}{tail}", indent)
+            return _bracket(f"{head}{{", value.items, f"}}{tail}", indent)
     return [line]
 
 

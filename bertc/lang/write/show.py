@@ -34,12 +34,8 @@ def show(program: Program, *, origins: bool = False) -> str:
 def show_value(value: Any, shape: shapes.Shape | None = None, *, full: bool = False) -> str:
     """The text of a value; ``shape`` is only needed to tell words from quoted strings."""
     match shape:
-        case None:
+        case None | shapes.WholeShape() | shapes.RealShape() | shapes.TruthShape():
             return _shapeless(value, full)
-        case shapes.WholeShape() | shapes.RealShape():
-            return show_number(value)
-        case shapes.TruthShape():
-            return "true" if value else "false"
         case shapes.TextShape():
             return quote(value)
         case shapes.ChoiceShape():
