@@ -1,5 +1,6 @@
 """Published fine-tuning recipes of each system, as data: settings, and arguments of tasks."""
 
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Literal, NamedTuple, TypedDict
 
@@ -63,36 +64,12 @@ class Published(NamedTuple):
         if self.body == "bilstm":
             return _recurrent(task)
         match self.system:
-            case "bert":
-                return _bert(task)
-            case "roberta":
-                return _roberta(task)
-            case "albert":
-                return _albert(task)
             case "electra":
                 return _electra(task, self.hidden)
-            case "xlnet":
-                return _xlnet(task)
-            case "spanbert":
-                return _spanbert(task)
-            case "xlm":
-                return _xlm(task)
-            case "stackingbert":
-                return _stackingbert(task)
-            case "distilbert":  # the paper says no rates; modeling_distilbert.py, pre_classifier
-                return {**_bert(task), "pooler": "relu"}
-            case "modernbert":
-                return today.modernbert(task)
-            case "mosaicbert":
-                return today.mosaicbert(task)
-            case "nomic":
-                return today.nomic(task)
-            case "neobert":
-                return today.neobert()
             case "deberta":
                 return today.deberta(task, self.hidden, self.layers)
-            case "eurobert":  # rates not known here; EuroBertConfig, classifier_pooling: late
-                return {**_bert(task), "pooler": "gelu-mean"}
+            case of_any_size:
+                return OF_ANY_SIZE[of_any_size](task)
 
     def arguments(self, task: Task) -> TaskArguments:
         """Arguments of a task for which the authors did not use the default."""
@@ -253,3 +230,23 @@ def _recurrent(task: Task) -> Recipe:
     rule = Adam(lr=1e-3, warmup=0, schedule=ConstantRate(), eps=1e-8, decay=0.0)
     single = glue_name(task) == "sst2"
     return {"optimizer": rule, "batch": 50 if single else 256, "seq": 128, "epochs": 30.0}
+
+
+OF_ANY_SIZE: Mapping[System, Callable[[Task], Recipe]] = {
+    "bert": _bert,
+    "roberta": _roberta,
+    "albert": _albert,
+    "xlnet": _xlnet,
+    "spanbert": _spanbert,
+    "xlm": _xlm,
+    "stackingbert": _stackingbert,
+    # The paper says no rates; modeling_distilbert.py, pre_classifier.
+    "distilbert": lambda task: {**_bert(task), "pooler": "relu"},
+    "modernbert": today.modernbert,
+    "mosaicbert": today.mosaicbert,
+    "nomic": today.nomic,
+    "neobert": lambda _: today.neobert(),
+    # Rates are not known here; EuroBertConfig, classifier_pooling: late.
+    "eurobert": lambda task: {**_bert(task), "pooler": "gelu-mean"},
+}
+"""Recipes that do not depend on the size of a network."""
