@@ -28,11 +28,10 @@ from bertc.ir.program.stage import Stage, TaskStage
 
 
 class Executed(NamedTuple):
-    """Matmul FLOPs per example; ``layers`` is one more forward of them, ``frozen`` a part."""
+    """Matmul FLOPs per example; ``frozen`` is a part of those of forward."""
 
     forward: int
     train: int
-    layers: int
     frozen: int
 
 
@@ -43,7 +42,7 @@ def stage_flops(
     update = 0
     match convention:
         case "exact":
-            forward, train, _, frozen = executed
+            forward, train, frozen = executed
             update = _update_flops(stage)
         case "electra":
             costs = [
@@ -96,9 +95,9 @@ def executed_flops(stage: Stage, examples: int) -> Executed:
     """
     if len(split_rows(stage)) > 1:
         parts = [(part.batch, executed_flops(part, examples)) for part in split_rows(stage)]
-        sums = (sum(rows * flops[n] for rows, flops in parts) for n in range(4))
+        sums = (sum(rows * flops[n] for rows, flops in parts) for n in range(3))
         return Executed(*(_mean(flops, stage.batch) for flops in sums))
-    total = train = layers = frozen = 0
+    total = train = frozen = 0
     for network, passed in passes_of(stage, examples * stage.rows_an_example):
         heads = heads_of(stage, network, examples)
         around, around_train = _flops((*passed.embeddings, *passed.last, *heads))
@@ -108,14 +107,13 @@ def executed_flops(stage: Stage, examples: int) -> Executed:
         total += around + inside
         if network.terms:
             train += around_train + sum(once[id(operations)][1] for operations in blocks)
-            layers += inside
         else:
             train += around + inside
         if not network.learned:
             frozen += around + inside
         elif find_frozen_part(stage).whole:
             frozen += _flops(passed.embeddings)[0] + inside
-    return Executed(*(_mean(flops, examples) for flops in (total, train, layers, frozen)))
+    return Executed(*(_mean(flops, examples) for flops in (total, train, frozen)))
 
 
 def _flops(operations: op.Operations) -> tuple[int, int]:

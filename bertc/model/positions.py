@@ -191,7 +191,8 @@ def related_by(
         case nodes.AlibiPositions():
             return Distances(at_bq, at_bs)
         case nodes.BucketedPositions():
-            rows = torch.tensor(node.rows_by_distance(), device=at_bs.device)
+            distances = range(-node.distance, node.distance + 1)
+            rows = torch.tensor([*map(node.row_of, distances)], device=at_bs.device)
             biases_ln = F.embedding(rows, shared["relative.distance.weight"])
             return Distances(at_bq, at_bs, biases_ln)
         case nodes.LearnedPositions() | nodes.SinusoidalPositions() | nodes.NoPositions():

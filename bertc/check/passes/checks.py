@@ -167,12 +167,6 @@ def _rows(stage: CompleteStage) -> str:
     return by_term or stage.format.kind
 
 
-def _fewer_segments(stage: CompleteStage) -> list[str]:
-    # Attention that compares segments needs no table of them (XLNet).
-    table = [] if stage.attention.compares_segments else [f"segments={_segments(stage)}"]
-    return [*table, "segments=0"]
-
-
 _OF_FORMATS: tuple[Rule[CompleteStage], ...] = (
     Rule("E204", "objective", lambda s: s.pairing and s.format.kind not in PAIRED,
          lambda s: f"{s.pairing} classifies pairs of segments, but {s.format.kind} rows "
@@ -185,22 +179,21 @@ _OF_FORMATS: tuple[Rule[CompleteStage], ...] = (
          lambda s: s.pairing and s.pooler and POOLINGS[s.pooler].mean != "none",
          lambda s: f"{s.pairing} reads the first state of each pair, but pooler = {s.pooler}",
          also=("pooler", "the pooler makes one state of a whole row"), help="pooler=true"),
-    Rule("E216", "pack", lambda s: s.pack and _full(s) and s.memory,
+    Rule("E216", "pack", lambda s: s.pack and _full(s),
          lambda s: f"pack = true needs rows with room left, but {s.format.kind} rows are always "
          "full",
-         label="memory needs such rows", also=lambda s: ("memory", f"memory = {s.memory}"),
-         help="pack=false"),
-    Rule("E216", "pack", lambda s: s.pack and _full(s) and not s.memory,
-         lambda s: f"pack = true needs rows with room left, but {s.format.kind} rows are always "
-         "full",
-         label="rows of doc-sentences end with their document", also=_format,
-         help="format=doc-sentences"),
+         label=lambda s: "memory needs such rows" if s.memory
+         else "rows of doc-sentences end with their document",
+         also=lambda s: ("memory", f"memory = {s.memory}") if s.memory else _format(s),
+         help=lambda s: "pack=false" if s.memory else "format=doc-sentences"),
     Rule("E211", ("segments", "format"), lambda s: 0 < s.segments < _segments(s),
          lambda s: f"{_rows(s)} rows have "
          f"{ {2: 'two', 3: 'three'}[_segments(s)]} segments, but segments = {s.segments}",
          label="with segments = 0 only separators distinguish them",
          also=lambda s: _format(s) if s.span("segments") else None,
-         help=lambda s: " or ".join(_fewer_segments(s))),
+         # Attention that compares segments needs no table of them (XLNet).
+         help=lambda s: "segments=0" if s.attention.compares_segments
+         else f"segments={_segments(s)} or segments=0"),
 )  # fmt: skip
 _OF_BATCHES: tuple[Rule[CompleteStage], ...] = (
     Rule("E208", "microbatch", lambda s: s.microbatch and s.batch % s.microbatch,

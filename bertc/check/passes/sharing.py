@@ -3,6 +3,7 @@
 from bertc.base.diagnostics import Diagnostics, several
 from bertc.check.passes.settings import Checker, layer_values, one_for_all, owners
 from bertc.ir.fixes import argument
+from bertc.ir.methods.pruning import AXES
 from bertc.ir.network import sharing as schemes
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.program.complete import Complete, CompleteStage
@@ -106,12 +107,8 @@ def _misfit(owned: tuple[int, ...], part: str, layers: int) -> str:
 
 def _shared_layers_alike(check: Checker[Complete], layers: int) -> None:
     program = check.settings
-    parts: tuple[tuple[schemes.SharedPart, str, int | tuple[int, ...]], ...] = (
-        ("attention", "heads", program.heads),
-        ("ffn", "ffn", program.ffn),
-    )
-    for part, setting, value in parts:
-        widths = layer_values(value, layers)
+    for part, setting in AXES.items():
+        widths = layer_values(getattr(program, setting), layers)
         for layer, owner in enumerate(owners(program.share, part, layers)):
             if widths[layer] != widths[owner]:
                 check.report(

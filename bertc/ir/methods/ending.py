@@ -34,10 +34,6 @@ class Clock(Method):
              help="schedule=cosine"),
     ))  # fmt: skip
 
-    @property
-    def seconds(self) -> float:
-        return 3600 * self.hours
-
 
 class Patience(Method):
     """The end of a stage after ``evaluations`` without a better score, with its best weights."""

@@ -18,7 +18,7 @@ from bertc.ir.network.sharing import SharedPart
 
 Within = Literal["network", "layer"]
 AXES: dict[SharedPart, Axis] = {"attention": "heads", "ffn": "ffn"}
-"""The axis of weights along which the heads or neurons of a part lie."""
+"""The axis of weights along which heads or neurons of a part lie, and the setting of how many."""
 
 
 class NoPruning(Node):

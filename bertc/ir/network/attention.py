@@ -157,10 +157,6 @@ class DisentangledAttention(attention_node.GatedAttention):
         single = self.buckets // 2
         return Ranges(self.buckets, single, self.distance, least=single + 2)
 
-    def rows_by_distance(self) -> list[int]:
-        """The rows of all distances, from the farthest key behind to the farthest ahead."""
-        return [self.row_of(apart) for apart in range(-self.distance, self.distance + 1)]
-
     def row_of(self, apart: int) -> int:
         """The table's row for a key ``apart`` tokens before its query, behind it if negative."""
         near, far = self.buckets // 2, min(abs(apart), self.distance - (not self.beyond))

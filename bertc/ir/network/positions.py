@@ -139,10 +139,6 @@ class BucketedPositions(TablePositions):
         single = self.buckets // 4
         return Ranges(self.buckets, single, self.distance, least=single + 1)
 
-    def rows_by_distance(self) -> list[int]:
-        """The rows of all distances, from the farthest key behind to the farthest ahead."""
-        return [self.row_of(apart) for apart in range(-self.distance, self.distance + 1)]
-
     def row_of(self, apart: int) -> int:
         """The bucket of a key ``apart`` tokens before its query, behind it if negative."""
         half, near, far = self.buckets // 2, self.buckets // 4, abs(apart)

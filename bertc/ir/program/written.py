@@ -17,8 +17,7 @@ class Origin:
     """The origin of a value: a span of text, or the source of a default.
 
     ``parts`` maps the path of a part of the value (pydantic's ``loc``) to its span, for messages
-    about one argument. ``replaced`` is the value of the spec that is extended, or that ``--set``
-    replaces. Origins do not take part in comparisons.
+    about one argument. Origins do not take part in comparisons.
     """
 
     kind: OriginKind

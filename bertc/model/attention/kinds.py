@@ -229,7 +229,7 @@ def _rows_of(kind: nodes.DisentangledAttention, inputs: EncoderInputs) -> Int[Te
     before_m = torch.arange(-inputs.remembered, 0, device=device)
     at_bk = torch.cat([before_m.expand(at_bs.shape[0], -1), at_bs], dim=1)
     far_bqk = inputs.in_queries(at_bs)[:, :, None] - at_bk[:, None, :]
-    rows = torch.tensor(kind.rows_by_distance(), device=device)
+    rows = torch.tensor([*map(kind.row_of, range(-farthest, farthest + 1))], device=device)
     return rows[far_bqk.clamp(-farthest, farthest) + farthest][:, None]
 
 

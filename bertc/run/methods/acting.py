@@ -97,7 +97,7 @@ class ByClock(Acting[Clock]):
         """The share of the time that is used, equal in all processes."""
         progress = self.session.progress
         progress.seconds = self.session.ranks.share(progress.seconds)
-        return progress.seconds / self.method.seconds
+        return progress.seconds / self.session.resolved.run.most_seconds
 
 
 class Waiting(Acting[Patience]):
