@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from math import prod
-from typing import Literal
 
 from bertc.cost.execution import FP32, networks_of
 from bertc.cost.figures import Parameters
@@ -150,11 +149,6 @@ def temporary_bytes(stage: Stage, total: int, one_by_one: bool, muon_bytes: int)
                 for shape, count in sizes.items()
             )
             return muon_bytes * max(sizes_at_once, default=0)
-
-
-def moves_as(stage: Stage) -> Literal["adam", "lamb"]:
-    """The rule that moves as many bytes per weight as the stage's does."""
-    return "lamb" if stage.optimizer.by_tensor else "adam"
 
 
 def update_products(stage: Stage) -> Iterator[tuple[op.Product, int]]:

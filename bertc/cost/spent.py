@@ -12,7 +12,7 @@ from typing import NamedTuple
 from bertc.cost.execution import FP32, Execution, passes_of
 from bertc.cost.figures import Time
 from bertc.cost.machines.device import LOADED_TOKENS, Device, rate_at
-from bertc.cost.parameters import MOVED_BYTES, count_heads, moves_as, update_products
+from bertc.cost.parameters import MOVED_BYTES, count_heads, update_products
 from bertc.cost.rules import Cost, cost, is_fused
 from bertc.ir import operation as op
 from bertc.ir.network.body import counted_weights
@@ -93,7 +93,7 @@ def microbatch_spent(
 
 def step_spent(stage: Stage, weights: int, device: Device) -> ByPart:
     """Update of ``weights`` weights, and preparation of the batch."""
-    kind = moves_as(stage)
+    kind = "lamb" if stage.optimizer.by_tensor else "adam"  # as many bytes move per weight
     # An update reads and writes several arrays at once, which is quicker than a copy.
     rates = device.rates
     update = 1 / rates.optimizers[kind] if rates else MOVED_BYTES[kind] / device.bandwidth

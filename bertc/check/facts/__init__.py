@@ -42,14 +42,8 @@ def _with_folder(value: Any) -> Any:
     match value:
         case Extended(path="init") | Trimmed(path="init"):
             return value
-        case (
-            FromOther(path=path)
-            | FromFolder(path=path)
-            | TokenizerFile(path=path)
-            | Extended(path=path)
-            | Trimmed(path=path)
-        ):
-            return value.model_copy(update={"path": model_folder(path)})
+        case FromOther() | FromFolder() | TokenizerFile() | Extended() | Trimmed():
+            return value.model_copy(update={"path": model_folder(value.path)})
         case Teacher(source=source):
             return value.model_copy(update={"source": _with_folder(source)})
         case tuple():

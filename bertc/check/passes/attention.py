@@ -5,6 +5,7 @@ import math
 from bertc.check.passes.settings import Checker, key_heads, layer_values, turns_pairs
 from bertc.cost.planning.plan import largest_divisor
 from bertc.ir.fixes import Rule, Way, argument
+from bertc.ir.network.attention import LocalAttention
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.positions import RotaryPositions
@@ -85,7 +86,8 @@ def _pairs_turn(check: Checker[Complete]) -> None:
 def _layers_there(check: Checker[Complete]) -> None:
     program = check.settings
     layers = max(stage.layers for stage in program.stages)
-    named = program.attention.named_layers
+    node = program.attention
+    named = node.global_layers if isinstance(node, LocalAttention) else ()
     beyond = [layer for layer in named if layer >= layers]
     if beyond:
         within = str([layer for layer in named if layer < layers])

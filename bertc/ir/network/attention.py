@@ -44,10 +44,6 @@ class LocalAttention(attention_node.ContentAttention):
         return self.model_copy(update={"global_every": int(full), "global_layers": ()})
 
     @property
-    def named_layers(self) -> tuple[int, ...]:
-        return self.global_layers
-
-    @property
     def reach(self) -> int | None:
         return None if self.global_every == 1 else self.window // 2
 

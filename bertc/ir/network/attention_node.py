@@ -44,10 +44,6 @@ class AttentionNode(Node):
         return None
 
     @property
-    def named_layers(self) -> tuple[int, ...]:
-        return ()
-
-    @property
     def content_alone(self) -> bool:
         """True if scores are scaled products of queries and keys, of all tokens."""
         return False
@@ -101,16 +97,11 @@ class GatedAttention(AttentionNode):
 
     gate: Annotated[Gate, Field(exclude_if="none".__eq__)] = "none"
 
-    @property
-    def has_bias(self) -> bool:
-        """True if its maps have biases."""
-        return True
-
     def gate_weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
         """The map of the gate, if any."""
         outer: Dim = ("hidden", widths.hidden)
         maps = affine(f"{name}.context_gate", ("heads", widths.inner), outer, init, "attention")
-        return () if self.gate == "none" else maps if self.has_bias else maps[:1]
+        return () if self.gate == "none" else maps
 
     def gate_operations(
         self, widths: op.Widths, call: op.Call
@@ -140,10 +131,6 @@ class ContentAttention(GatedAttention):
     bias: On = True
 
     @property
-    def has_bias(self) -> bool:
-        return self.bias
-
-    @property
     def content_alone(self) -> bool:
         return self.reach is None
 
@@ -161,6 +148,9 @@ class ContentAttention(GatedAttention):
     def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
         maps = projection_weights(name, widths, init, self.key_heads(widths.heads))
         return maps if self.bias else maps[::2]
+
+    def gate_weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
+        return super().gate_weights(name, widths, init)[: 1 + self.bias]
 
     def projections(self, widths: op.Widths, call: op.Call) -> op.Operations:
         w, many = widths, self.key_heads(widths.heads)

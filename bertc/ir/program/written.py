@@ -77,11 +77,6 @@ class Program:
         """The settings of the run and of each stage."""
         return (self.settings, *(stage.settings for stage in self.stages))
 
-    def span(self, setting: str) -> Span | None:
-        """The span of a setting in its text, if written."""
-        written = self.settings.get(setting)
-        return written.origin.span if written else None
-
 
 def map_terms(settings: Mapping[str, Given], change: Callable[[Any], Any]) -> dict[str, Given]:
     """Settings with each term of their objective changed."""

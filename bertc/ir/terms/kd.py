@@ -166,10 +166,6 @@ class KdLogits(TaughtTerm):
         return self.of
 
     @property
-    def compares(self) -> Literal["all", "masked", "first"]:
-        return self.over
-
-    @property
     def head_name(self) -> str:
         """The one whose scores are compared: over the vocabulary, or of the stage's task."""
         return self.head

@@ -58,10 +58,6 @@ class _Tokens(KdStates):
 
     over: Literal["all", "masked"] = "all"
 
-    @property
-    def compares(self) -> Literal["all", "masked"]:
-        return self.over
-
 
 class KdHidden(_Tokens):
     """States of layers (TinyBERT 3.2; with ``cosine`` and ``layers=last`` DistilBERT 3)."""
@@ -108,10 +104,6 @@ class KdRelated(OfLayers):
     kind: str
     over: Literal["all", "masked"] = "all"
     attends = True
-
-    @property
-    def compares(self) -> Literal["all", "masked"]:
-        return self.over
 
     @property
     @abstractmethod

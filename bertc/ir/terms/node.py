@@ -191,9 +191,13 @@ class TaughtTerm(TermNode):
         return self
 
     @property
-    @abstractmethod
     def compares(self) -> Literal["all", "masked", "first"]:
-        """The compared tokens: all real ones, masked ones, or the first one of each example."""
+        """The compared tokens: all real ones, masked ones, or the first one of each example.
+
+        Most kinds have them as the argument ``over``.
+        """
+        over: Literal["all", "masked"] = getattr(self, "over")  # noqa: B009 - of a subclass
+        return over
 
     @property
     def of_task(self) -> str:
