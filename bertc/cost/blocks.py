@@ -238,11 +238,6 @@ class NetworkPass:
         """Number of elements of the token table's gradient."""
         return 0 if adapts(self.network) else self.table
 
-    @property
-    def scores(self) -> int:
-        """Number of vocabulary scores per example."""
-        return self.network.body.token_head.scores(self.stage.predictions())
-
     @cached_property
     def gradients(self) -> int:
         """Bytes of the gradients of the network's own layers and heads."""

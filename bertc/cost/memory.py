@@ -118,17 +118,18 @@ class Step:
             yield MemoryPoint(fixed, net.kept)
             return
         slope = net.slope * how.value_bytes
+        scores = net.network.body.token_head.scores(stage.predictions())  # per example
         if how.compiled:
             # Compiled code keeps the scores' gradient next to them, in fp32 and rounded from it; in
             # fp32 a GPU writes it over the scores.
             over = how.device != "cpu" and how.precision == "fp32"
             gradient_bytes = 0 if over else how.value_bytes + FP32
-            yield MemoryPoint(fixed + slope, net.kept + net.scores * gradient_bytes)
+            yield MemoryPoint(fixed + slope, net.kept + scores * gradient_bytes)
         else:
             # A chunk before and after its bias is added (in fp32 only after), and the last chunk.
             at_once = 1 if how.precision == "fp32" else 2
-            scores = (stage.microbatch or stage.batch) * net.scores
-            chunks = min((at_once + 1) * CHUNK[how.device], at_once * scores) * FP32
+            of_batch = (stage.microbatch or stage.batch) * scores
+            chunks = min((at_once + 1) * CHUNK[how.device], at_once * of_batch) * FP32
             losses = (o for o in net.network.head_operations(1) if isinstance(o, VocabularyLoss))
             largest = max((loss.rows * loss.vocab for loss in losses), default=0)
             unrounded = how.unrounded_bytes * largest

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePath
+from typing import NamedTuple
 
 from bertc.base.diagnostics import BertcError, Diagnostics, Fix, Note, Source, UsageError, nearest
 from bertc.base.storage.paths import names_in, real_path, shipped_specs
@@ -96,12 +97,11 @@ def _sound(text: str, name: str) -> Tree | None:
     return None if report.found else tree
 
 
-class _Bases:
+class _Bases(NamedTuple):
     """A loader of the chain of specs that a spec extends."""
 
-    def __init__(self, root: Path, diagnostics: Diagnostics) -> None:
-        self.root = root
-        self.diagnostics = diagnostics
+    root: Path
+    diagnostics: Diagnostics
 
     def of(self, tree: Tree, folder: Path, chain: list[SpecLocation]) -> Program | None:
         """The base of a tree with its own bases; None if it has none or it is wrong."""

@@ -42,11 +42,8 @@ def assemble(program: Complete) -> Resolved:
 
 _OF_BODIES = ("embedding", "table", "pooler", "head", "dropout", "initializer")
 """Settings that every body has as they are."""
-_OF_ENCODERS = {*Encoder.model_fields} & {*CompleteStage.model_fields} - {
-    "layers",
-    "ffn",
-    "languages",
-}
+_OF_ENCODERS = {*Encoder.model_fields} & {*CompleteStage.model_fields}
+_OF_ENCODERS -= {"layers", "ffn", "languages"}
 """Settings that a transformer has as they are."""
 
 

@@ -19,11 +19,19 @@ def check_attention(check: Checker[Complete]) -> None:
     program = check.settings
     check.rules(_OF_ATTENTION)
     _pairs_turn(check)
-    for setting, node in (("attention", program.attention), ("positions", program.positions)):
-        if (ranges := node.ranges) and ranges.problem:
+    of_kinds = {"attention": program.attention.ranges, "positions": program.positions.ranges}
+    for setting, ranges in of_kinds.items():
+        if ranges and ranges.problem:
             way = argument(setting, program.origins[setting], "distance", str(ranges.least))
             check.report("E350", ranges.problem, setting, way=way)
-    _layers_there(check)
+    layers, node = max(stage.layers for stage in program.stages), program.attention
+    named = node.global_layers if isinstance(node, LocalAttention) else ()
+    beyond = [layer for layer in named if layer >= layers]
+    if beyond:
+        within = str([layer for layer in named if layer < layers])
+        message = f"layer {beyond[0]} is to be global, but the layers are 0 to {layers - 1}"
+        way = argument("attention", program.origins["attention"], "global_layers", within)
+        check.report("E314", message, "attention", also=("layers", f"layers = {layers}"), way=way)
     _decoder_fits(check)
 
 
@@ -81,19 +89,6 @@ def _pairs_turn(check: Checker[Complete]) -> None:
             way=argument("positions", origin, "share", even) if width > 1 else None,
         )
         return
-
-
-def _layers_there(check: Checker[Complete]) -> None:
-    program = check.settings
-    layers = max(stage.layers for stage in program.stages)
-    node = program.attention
-    named = node.global_layers if isinstance(node, LocalAttention) else ()
-    beyond = [layer for layer in named if layer >= layers]
-    if beyond:
-        within = str([layer for layer in named if layer < layers])
-        message = f"layer {beyond[0]} is to be global, but the layers are 0 to {layers - 1}"
-        way = argument("attention", program.origins["attention"], "global_layers", within)
-        check.report("E314", message, "attention", also=("layers", f"layers = {layers}"), way=way)
 
 
 def _decoder_fits(check: Checker[Complete]) -> None:

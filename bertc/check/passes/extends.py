@@ -64,19 +64,14 @@ def _merge_base(
 
 def _without_budgets(program: Program, diagnostics: Diagnostics) -> Program:
     """The program without ``steps=equal(...)``; one in a stage is reported."""
-    stages = []
     for stage in program.stages:
         steps = stage.settings.get("steps")
         if steps and isinstance(steps.value, Equal):
             message = "equal(...) is the length of a whole run, not of a stage"
             diagnostics.error("E118", message, steps.origin.span, help="steps=1000")
-        stages.append(replace(stage, settings=_without_budget(stage.settings)))
-    settings = _without_budget(program.settings)
-    return replace(program, settings=settings, stages=tuple(stages))
-
-
-def _without_budget(settings: Mapping[str, Given]) -> Mapping[str, Given]:
-    return {name: g for name, g in settings.items() if not isinstance(g.value, Equal)}
+    return program.map_blocks(
+        lambda block: {name: g for name, g in block.items() if not isinstance(g.value, Equal)}
+    )
 
 
 def _learns_task(settings: Mapping[str, Given]) -> bool:

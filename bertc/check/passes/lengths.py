@@ -173,8 +173,25 @@ _OF_TASKS: tuple[Rule[CompleteSettings], ...] = (
 
 def check_lengths(check: Checker[CompleteStage], program: Complete) -> None:
     """Report warm-ups, decays and methods that do not fit in the steps there are."""
-    _warmup_fits(check, program)
-    check.rules(rule for method in check.settings.methods for rule in method.rules.stage)
+    stage, optimizer = check.settings, check.settings.optimizer
+    steps = stage.steps if "optimizer" in stage.own else program.total_steps
+    length = optimizer.schedule_steps(steps)
+    warmup, decay = optimizer.warmup_steps(length), optimizer.decay_steps(length)
+    origin, also = stage.origins["optimizer"], ("steps", f"steps = {steps}")
+    if warmup > length:
+        message = f"warm-up takes {warmup} steps, but the schedule has {length}"
+        way = argument("optimizer", origin, "warmup", "1%")
+        check.report("E209", message, ("optimizer", "steps"), also=also, way=way)
+    elif warmup + decay > length:
+        name = "decay" if isinstance(optimizer.schedule, WarmupStableDecay) else "cooldown"
+        check.report(
+            "E325",
+            f"the {name} takes {decay} steps, but warm-up leaves {length - warmup} of {length}",
+            ("optimizer", "steps"),
+            also=also,
+            way=argument("optimizer", origin, name, str(length - warmup), ("schedule",)),
+        )
+    check.rules(rule for method in stage.methods for rule in method.rules.stage)
 
 
 def list_checkpoints(program: Complete) -> tuple[Kept, ...]:
@@ -220,24 +237,3 @@ def check_sizes(program: Complete, diagnostics: Diagnostics) -> None:
     says = f"stages and the sizes of their batches are more than {MOST_STAGES}"
     also = "batch", f"batch = {most.batch}"
     Checker(most, diagnostics).report("E328", says, "batch_warmup", also=also, way=way)
-
-
-def _warmup_fits(check: Checker[CompleteStage], program: Complete) -> None:
-    stage, optimizer = check.settings, check.settings.optimizer
-    steps = stage.steps if "optimizer" in stage.own else program.total_steps
-    length = optimizer.schedule_steps(steps)
-    warmup, decay = optimizer.warmup_steps(length), optimizer.decay_steps(length)
-    origin, also = stage.origins["optimizer"], ("steps", f"steps = {steps}")
-    if warmup > length:
-        message = f"warm-up takes {warmup} steps, but the schedule has {length}"
-        way = argument("optimizer", origin, "warmup", "1%")
-        check.report("E209", message, ("optimizer", "steps"), also=also, way=way)
-    elif warmup + decay > length:
-        name = "decay" if isinstance(optimizer.schedule, WarmupStableDecay) else "cooldown"
-        check.report(
-            "E325",
-            f"the {name} takes {decay} steps, but warm-up leaves {length - warmup} of {length}",
-            ("optimizer", "steps"),
-            also=also,
-            way=argument("optimizer", origin, name, str(length - warmup), ("schedule",)),
-        )

@@ -35,7 +35,12 @@ def check_terms(check: Checker[CompleteStage]) -> None:
         message = f"{reads} predicts masked spans, but no term masks spans"
         label = "needs an mlm term with span units"
         check.report("E205", message, "objective", label=label, help=f"objective=span+{reads}")
-    _masked_once(check)
+    masked = [term.masks for term in terms if term.masks and not term.masks.translations]
+    masking = [term.title for term in terms if term.masks in masked]
+    if len({getattr(masks, "ahead", False) for masks in masked}) > 1:  # from unlike states
+        message = f"{' and '.join(masking)} mask the same rows"
+        help = f"objective={masking[0]} or objective={masking[1]}"
+        check.report("E207", message, "objective", label="a row is masked once", help=help)
     _order_possible(check)
 
 
@@ -64,17 +69,6 @@ def _in_two_directions(check: Checker[CompleteStage]) -> None:
     if stage.batch < 2:
         problem = f"{causal} and {masks[0]} each need a row, and batch = 1"
         check.report("E217", problem, "objective", help="batch=2")
-
-
-def _masked_once(check: Checker[CompleteStage]) -> None:
-    """Report terms that mask the same rows, and predict from unlike states."""
-    terms = [term.objective for term in check.settings.objective]
-    masked = [term.masks for term in terms if term.masks and not term.masks.translations]
-    masking = [term.title for term in terms if term.masks in masked]
-    if len({getattr(masks, "ahead", False) for masks in masked}) > 1:
-        message = f"{' and '.join(masking)} mask the same rows"
-        help = f"objective={masking[0]} or objective={masking[1]}"
-        check.report("E207", message, "objective", label="a row is masked once", help=help)
 
 
 def _order_possible(check: Checker[CompleteStage]) -> None:

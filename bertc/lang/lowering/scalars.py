@@ -65,11 +65,10 @@ class Slot(NamedTuple):
         )
 
 
-class Scalars:
+class Scalars(NamedTuple):
     """A converter for scalars, which reports those that do not fit."""
 
-    def __init__(self, diagnostics: Diagnostics) -> None:
-        self.diagnostics = diagnostics
+    diagnostics: Diagnostics
 
     def read(self, value: tree.Value, shape: shapes.ScalarShape, slot: Slot) -> Any:
         """Convert a scalar; returns BAD after reporting a mistake."""

@@ -19,11 +19,10 @@ OF_SEVERAL = {"list": tree.Series, "grid": tree.Grid, "sum": tree.Sum}
 """The nodes of rules that have values alone."""
 
 
-class Builder:
+class Builder(NamedTuple):
     """A builder of the nodes of one source."""
 
-    def __init__(self, source: Source) -> None:
-        self.source = source
+    source: Source
 
     def node(self, rule: str, children: list[Child]) -> tree.Placed:
         """The node of a rule, from its tokens and the nodes below it."""

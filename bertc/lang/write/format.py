@@ -30,9 +30,8 @@ class _Piece(NamedTuple):
     trailing: bool = False
 
 
-class _Layout:
-    def __init__(self, text: str) -> None:
-        self.text = text
+class _Layout(NamedTuple):
+    text: str
 
     def line(self, offset: int) -> int:
         return self.text.count("\n", 0, offset)
