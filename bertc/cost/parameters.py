@@ -94,7 +94,6 @@ def _body(network: Network) -> tuple[Tally, Tally]:
 
 
 def _tied(network: Network) -> tuple[Weight, ...]:
-    """Weights that a network takes from another one."""
     weights = network.body.weights() if network.ties else ()
     return tuple(w for w in weights if network.owner(w.name) != network.name)
 

@@ -17,9 +17,9 @@ from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import UNKNOWN, Task
 from bertc.ir.learning.vector_task import Embed, Rerank
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import TaskStage
+from bertc.ir.program.stage import Stage, TaskStage
 from bertc.ir.program.written import Given, Origin
-from bertc.ir.vocabulary import TokenizerFile
+from bertc.ir.vocabulary import TokenizerFile, Vocabulary
 
 
 def count_examples(term: Term) -> Term:
@@ -89,18 +89,14 @@ def _report(diagnostics: Diagnostics, origin: Origin, index: int, within: str) -
 def row_lengths(programs: Sequence[Resolved]) -> list[tuple[int, ...]]:
     """Mean row length in tokens of each program, stage by stage."""
     once = cache(_row_length)
-    return [
-        tuple(
-            once(
-                stage.tasks, stage.smoothing, stage.seq, stage.encoder.kinds_of_segments, vocabulary
-            )
-            if isinstance(stage, TaskStage)
-            and isinstance(vocabulary := program.vocabulary, TokenizerFile)
-            else stage.seq
-            for stage in program.stages
-        )
-        for program in programs
-    ]
+
+    def length(stage: Stage, vocabulary: Vocabulary) -> int:
+        if not (isinstance(stage, TaskStage) and isinstance(vocabulary, TokenizerFile)):
+            return stage.seq
+        segments = stage.encoder.kinds_of_segments
+        return once(stage.tasks, stage.smoothing, stage.seq, segments, vocabulary)
+
+    return [tuple(length(s, program.vocabulary) for s in program.stages) for program in programs]
 
 
 def full_rows(program: Resolved, lengths: Sequence[int]) -> bool:

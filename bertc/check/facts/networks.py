@@ -100,7 +100,6 @@ def _system(resolved: Resolved) -> System:
 
 
 def _most_like(encoder: Encoder, vocabulary: str) -> System:
-    """The system that a network looks like."""
     positions, norm = encoder.positions, encoder.norm
     if not norm.of_layers.affine:
         return "stackingbert"

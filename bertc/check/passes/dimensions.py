@@ -81,7 +81,6 @@ def _numbers(value: object) -> tuple[int | float, ...]:
 
 @cache
 def _bounds() -> dict[str, Limits]:
-    """The limits of the numbers of settings that have some."""
     bounds = {name: bounds_of(setting_shape(name)) for name in Settings.model_fields}
     return {name: limits for name, limits in bounds.items() if limits != Limits()}
 

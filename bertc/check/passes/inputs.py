@@ -156,7 +156,6 @@ def nowhere_to_begin(init: FromOther, span: Span | None, diagnostics: Diagnostic
 
 
 def _has_network(folder: str) -> bool:
-    """True of a folder of a run or a model."""
     inner = reading.network_folder(user_path(folder))
     return is_taken(user_path(folder) / "resolved.json") or is_taken(inner / "config.json")
 

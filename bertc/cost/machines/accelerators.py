@@ -37,7 +37,6 @@ UNMEASURED = "no figure is published for encoders; as on an A100"
 
 
 def _card(name: str, sheet: Mapping[str, float]) -> Device:
-    """A device for CUDA or ROCm by its sheet."""
     share, source = PRODUCTS_OF_A_STEP, AMPERE if name.startswith("a100") else UNMEASURED
     if name.startswith(("h", "gh", "b200")):
         share, source = PRODUCTS_ON_HOPPER, HOPPER

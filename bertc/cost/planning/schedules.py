@@ -33,7 +33,6 @@ def rate(stage: Stage, step: float) -> float:
 
 def _decay(stage: Stage, updates: float) -> float:
     """The factor on the peak rate after ``updates`` updates of the stage, past warm-up."""
-    warmup = stage.warmup_steps
     schedule, last = stage.optimizer.schedule, stage.optimizer.decay_steps(stage.schedule_steps)
     left = max(0, stage.schedule_steps - updates)
     if isinstance(schedule, optimizer.Decay) and left <= last > 0:
@@ -48,7 +47,7 @@ def _decay(stage: Stage, updates: float) -> float:
         case optimizer.ConstantRate():
             return 1.0
         case optimizer.InverseSqrt():
-            return math.sqrt(max(1, warmup) / max(1, updates))
+            return math.sqrt(max(1, stage.warmup_steps) / max(1, updates))
         case optimizer.WarmupStableDecay(shape=shape, end=end):
             if left >= last or not last:
                 return 1.0

@@ -51,9 +51,8 @@ class GeneratorNetwork(Node):
     hidden: Extent = 0  # run_pretraining.py get_generator_config: round(size x hidden)
     heads: Annotated[int, Field(ge=0, le=10_000)] = 0  # ditto: max(1, hidden // 64)
     ffn: Extent = 0  # ditto: 4 x hidden
-    tie: Literal["embeddings", "tokens", "none", "gdes"] = (
-        "embeddings"  # modeling.py: one scope for both
-    )
+    # modeling.py has one scope for both.
+    tie: Literal["embeddings", "tokens", "none", "gdes"] = "embeddings"
     positional = ("size",)
     bare_number = ("size",)
 

@@ -28,9 +28,8 @@ class LayerWidths(Node):
 class Dropout(Node):
     """Dropout rates in training; a bare number sets both ``hidden`` and ``attention``."""
 
-    hidden: Probability = (
-        0.1  # BERT config hidden_dropout_prob: embeddings and both residual branches
-    )
+    # BERT config hidden_dropout_prob: embeddings and both residual branches
+    hidden: Probability = 0.1
     attention: Probability = 0.1  # BERT config attention_probs_dropout_prob
     ffn: Probability = 0.0  # after the activation (Transformer-XL, XLNet)
     last: Probability = 0.0  # output of the last layer (Transformer-XL, XLNet)

@@ -168,15 +168,11 @@ def _of_constant(operation: op.Operation) -> op.Operation:
 
 def _moves(operation: op.Operation) -> bool:
     """True for a map of states, or what has no weights before it."""
-    match operation:
-        case op.Product(maps=maps):
-            return maps > 0
-        case op.Pointwise(function=function):
-            return function == "add"
-        case op.Dropout() | op.Copy():
-            return True
-        case _:
-            return False
+    if isinstance(operation, op.Product):
+        return operation.maps > 0
+    if isinstance(operation, op.Pointwise):
+        return operation.function == "add"
+    return isinstance(operation, op.Dropout | op.Copy)
 
 
 def _limit(operations: op.Operations, learns: bool, reached: bool) -> op.Operations:

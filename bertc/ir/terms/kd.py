@@ -53,22 +53,16 @@ def layer_pairs(layers: LayerMap, depth: int, teacher: int) -> tuple[tuple[int, 
     if isinstance(layers, int):
         problem = f"layers={layers} names a layer of a teacher that has {teacher}"
         return ((depth, layers),) if layers <= teacher else Unfit(problem, str(teacher))
-    all_layers = range(depth + 1)
-    match layers:
-        case "last":
-            return ((depth, teacher),)
-        case "uniform" | "skip":
-            if not depth:
-                return Unfit("this network has no layers, only its table", "last")
-            if teacher % depth:
-                return Unfit(
-                    f"layers={layers} takes every n-th layer of the teacher, and its {teacher} are "
-                    f"no multiple of {depth}",
-                    _example(depth, teacher),
-                )
-            chosen = all_layers if layers == "uniform" else all_layers[1:-1]
-            pairs = tuple((layer, layer * teacher // depth) for layer in chosen)
-            return pairs or Unfit("layers=skip leaves out the last layer, and there is one", "last")
+    if layers == "last":
+        return ((depth, teacher),)
+    if not depth:
+        return Unfit("this network has no layers, only its table", "last")
+    if teacher % depth:
+        problem = f"layers={layers} takes every n-th layer of the teacher, and its {teacher} are "
+        return Unfit(f"{problem}no multiple of {depth}", _example(depth, teacher))
+    chosen = range(depth + 1) if layers == "uniform" else range(1, depth)
+    pairs = tuple((layer, layer * teacher // depth) for layer in chosen)
+    return pairs or Unfit("layers=skip leaves out the last layer, and there is one", "last")
 
 
 def _example(depth: int, teacher: int) -> str:

@@ -80,11 +80,9 @@ def unit_of(text: str) -> str:
     """The word at the end of a number that says what it counts; empty without one."""
     if text[-1:].isdecimal():
         return ""
-    for word in COUNTED_UNITS:
-        if text.endswith(word):
-            return word
     letters = _LETTERS.search(text)
-    return letters[0] if letters and letters[0] in HOURS else ""
+    of_time = letters[0] if letters and letters[0] in HOURS else ""
+    return next(filter(text.endswith, COUNTED_UNITS), of_time)
 
 
 def range_ends(text: str) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -64,7 +64,6 @@ def _innermost(brackets: Sequence[Token]) -> Token | None:
 
 
 def _report_alone(name: Token, source: Source, diagnostics: Diagnostics) -> None:
-    """Report a word that is neither a setting nor part of one."""
     span = Span(source, name.start, name.end)
     help, fix = "write name = value; terms are joined by +; or remove it", Fix(span, "")
     if name.text in shipped_specs():

@@ -147,7 +147,6 @@ def _identity_possible(check: Checker[Complete], stage: CompleteStage, before: i
 
 
 def _grow_by(kind: type[Copying], stage: CompleteStage) -> str:
-    """The setting of another kind of growth, with the moments as they are."""
     return f"grow={show_value(kind(moments=stage.grow.moments))}"
 
 
