@@ -5,7 +5,6 @@ import math
 from bertc.check.passes.settings import Checker, key_heads, layer_values, turns_pairs
 from bertc.cost.planning.plan import largest_divisor
 from bertc.ir.fixes import Rule, Way, argument
-from bertc.ir.network.attention import LocalAttention
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.positions import RotaryPositions
@@ -24,8 +23,8 @@ def check_attention(check: Checker[Complete]) -> None:
         if ranges and ranges.problem:
             way = argument(setting, program.origins[setting], "distance", str(ranges.least))
             check.report("E350", ranges.problem, setting, way=way)
-    layers, node = max(stage.layers for stage in program.stages), program.attention
-    named = node.global_layers if isinstance(node, LocalAttention) else ()
+    layers = max(stage.layers for stage in program.stages)
+    named: tuple[int, ...] = getattr(program.attention, "global_layers", ())
     beyond = [layer for layer in named if layer >= layers]
     if beyond:
         within = str([layer for layer in named if layer < layers])

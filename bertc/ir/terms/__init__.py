@@ -1,1 +1,1 @@
-"""Terms of an objective without torch, those that are alike in one file."""
+"""Terms of an objective without torch, one file each."""

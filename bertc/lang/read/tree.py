@@ -60,13 +60,13 @@ class Call(Placed):
 
 
 @dataclass(frozen=True)
-class Several(Placed):
+class OfValues(Placed):
     """The base of values that consist of values alone."""
 
     items: tuple["Value", ...]
 
 
-class Series(Several):
+class Series(OfValues):
     """Values in square brackets."""
 
 
@@ -85,7 +85,7 @@ class Scaled(Placed):
     term: "Value"
 
 
-class Sum(Several):
+class Sum(OfValues):
     """Terms joined by ``+``."""
 
 
@@ -98,7 +98,7 @@ class Range(Placed):
     scale: str
 
 
-class Grid(Several):
+class Grid(OfValues):
     """Alternatives in braces; the spec stands for one spec each."""
 
 

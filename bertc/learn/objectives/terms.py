@@ -12,13 +12,15 @@ from bertc.ir.learning.vector_task import Embed
 from bertc.ir.network.body import Body
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
+from bertc.ir.terms.clm import Clm
 from bertc.ir.terms.kd import KdLogits
 from bertc.ir.terms.kd_layers import KdAttention, KdCls, KdEmbeddings, KdHidden, KdRelations
-from bertc.ir.terms.masked import Mlm, Mntp, Sbo, Tlm
+from bertc.ir.terms.masked import Mlm, Mntp, Tlm
 from bertc.ir.terms.node import asks_head
-from bertc.ir.terms.ordered import Clm, Plm
 from bertc.ir.terms.pairs import Nsp, Sop
+from bertc.ir.terms.plm import Plm
 from bertc.ir.terms.rtd import Restore, Rtd
+from bertc.ir.terms.sbo import Sbo
 from bertc.learn.objectives.answers import TaskTensors
 from bertc.learn.objectives.targets import MicroBatch, Taught
 from bertc.learn.objectives.teaching.kd import KdAnswersTensors, KdLogitsTensors

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from bertc.ir.terms.ordered import Clm
+from bertc.ir.terms.clm import Clm
 from bertc.learn.objectives.targets import MicroBatch, NextTokenTargets
 from bertc.learn.objectives.term import RowView, TextRows, TokenTensors
 from bertc.model import EncoderInputs

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from bertc.ir.terms.ordered import Plm
+from bertc.ir.terms.plm import Plm
 from bertc.learn.objectives import draws
 from bertc.learn.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
 from bertc.learn.objectives.term import RowView, TextRows, TokenTensors, marked

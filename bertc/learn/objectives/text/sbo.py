@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bertc.ir.terms.masked import Sbo
+from bertc.ir.terms.sbo import Sbo
 from bertc.learn.objectives import term
 from bertc.learn.objectives.targets import Boundaries, MicroBatch, Predictions
 from bertc.learn.objectives.text.choice import find_text, runs
