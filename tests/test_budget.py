@@ -21,12 +21,12 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 62_700,
+    "core": 62_200,
     "lab": 8_800,
-    "tests": 39_200,
+    "tests": 39_000,
     "words of docs": 32_000,
     "lines of README": 120,
-    "lines a kind": 406,
+    "lines a kind": 403,
     "floors": 10,
     "vague names": 30,
 }

@@ -112,7 +112,7 @@ def test_overrides_win_and_say_so():
     values = {name: given.value for name, given in program.settings.items()}
     assert values == {"layers": 3, "embedding": 7, "seq": 64}
     assert program.settings["layers"].origin.kind == "set"
-    assert str(program.span("layers")) == "--set #1:1:1"
+    assert str(program.settings["layers"].origin.span) == "--set #1:1:1"
     assert dict(program.stages[0].settings) == {}
 
 

@@ -153,7 +153,7 @@ def test_points_of_a_grid_share_the_answer_that_a_check_does_not_read_so_much(mo
         tried.append(1)
         raise counts._TooMuchError("much")
 
-    monkeypatch.setattr(counts, "_counted", refuse)
+    monkeypatch.setattr(counts, "_count", refuse)
     found = lab_api.findings("seed={1, 2, 3} steps={1 epochs, 2 epochs}")
     assert ({remark.code for remark in found.remarks} >= {"R127"}, len(tried)) == (True, 1)
 

@@ -99,9 +99,11 @@ class Encoder(BodyNode):
         )  # fmt: skip
 
     def attention_of(self, layer: int) -> Attended | None:
-        parts = self.layer(layer - 1)
-        by_content = parts.attention.content_alone and not self.positions.biases_scores
-        return Attended(parts.widths, by_content) if parts.attention.projects else None
+        # Compiled code asks, which must not trace the cache of ``layer``.
+        kind, sizes = self.attention.at(layer - 1), self.layers[layer - 1]
+        widths = op.Widths(self.hidden, sizes.heads, sizes.head_dim, sizes.ffn)
+        by_content = kind.content_alone and not self.positions.biases_scores
+        return Attended(widths, by_content) if kind.projects else None
 
     @property
     def merged(self) -> Self:
