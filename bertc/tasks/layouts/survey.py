@@ -109,11 +109,11 @@ def _columns(path: AnyFile) -> dict[str, tuple[str, ...]]:
         names = column_names(file) or [""]
     if error := other_separator(names, path):
         raise error
-    numbered = _cells(path, [str(number) for number in range(len(names))])
     named = all(map(_is_name, names)) and len({*names}) == len(names)
-    if not named or (any(map(_ends_sentence, names)) and _is_row(names, numbered.values())):
-        return numbered
-    return _cells(path, names)
+    if named and not any(map(_ends_sentence, names)):
+        return _cells(path, names)
+    numbered = _cells(path, [str(number) for number in range(len(names))])
+    return _cells(path, names) if named and not _is_row(names, numbered.values()) else numbered
 
 
 def _cells(path: AnyFile, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
