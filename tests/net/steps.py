@@ -2,7 +2,7 @@
 
 Everything is taken at ends that outlive any rebuilding, none at a class or function of bertc:
 
-* What was read: a dispatch mode sees every table lookup that torch makes, forwards in training and
+* What was read: every table lookup that torch is asked for is seen, forwards in training and
   evaluation, whoever asks for it. Its integers are digested by the number of rows of the table,
   exactly: token ids after corruption (and after a generator's guesses), segments, positions,
   languages. One number a lookup, so that a difference says at which of them it began.
@@ -30,13 +30,15 @@ import json
 import math
 import zlib
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from bertc.api import points
 from bertc.model.native import kernels
@@ -55,21 +57,17 @@ DRAWN_BY_KERNELS = tuple(name for name in PROGRAMS if name.startswith("dropout")
 """Programs whose dropout is another one where there are no C kernels."""
 
 
-class Lookups(TorchDispatchMode):
-    """Keeps a checksum of the integers of each lookup, by the rows of the table."""
+@contextmanager
+def lookups() -> Iterator[dict[str, list[int]]]:
+    """Keep a checksum of the integers of each lookup, by the rows of the table."""
+    seen, real = defaultdict[str, list[int]](list), torch.embedding
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: defaultdict[str, list[int]] = defaultdict(list)
+    def look_up(table: Tensor, ids: Tensor, *others: Any) -> Tensor:
+        seen[str(len(table))].append(zlib.crc32(ids.long().contiguous().numpy().tobytes()))
+        return real(table, ids, *others)
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        """Run the operation as it is."""
-        if func is torch.ops.aten.embedding.default:
-            ids = args[1].to(torch.int64).contiguous().numpy()
-            self.seen[str(len(args[0]))].append(zlib.crc32(ids.tobytes()))
-        return func(*args, **(kwargs or {}))
+    with patch("torch.embedding", look_up):
+        yield seen
 
 
 def with_kernels() -> bool:
@@ -85,12 +83,11 @@ def variant(name: str) -> str:
 
 def trained(name: str, folder: Path) -> dict[str, Any]:
     """Train a program, and say what it saw and learned."""
-    (resolved,) = points(spec(name))
-    with Lookups() as lookups:
-        train(resolved, folder / "run", cache=folder.parent / "cache", quiet=True)
+    with lookups() as seen:
+        train(points(spec(name))[0], folder / "run", cache=folder.parent / "cache", quiet=True)
     last = max((folder / "run" / "checkpoints").glob("step-*"))
     return {
-        "read": dict(lookups.seen),
+        "read": dict(seen),
         "asked": metrics(folder / "run"),
         "learned": weights(last / "weights.safetensors"),
     }

@@ -14,7 +14,7 @@ from tests.run.conftest import lines
 from tests.shipped import PROGRAMS, SYSTEMS
 
 TOY = ["layers=2", "hidden=32", "heads=2", "head_dim=16", "ffn=64", "seq=32", "batch=16",
-       "steps=18", "log_every=1", "save_every=100", "eval_every=100", "eval_examples=16",
+       "steps=12", "log_every=1", "save_every=100", "eval_every=100", "eval_examples=16",
        "holdout=10%", "device=cpu", "precision=fp32"]  # fmt: skip
 MIXED = (
     "extends albert-base share=attention format=full-sentences pooler=false "

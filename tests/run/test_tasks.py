@@ -110,7 +110,7 @@ KINDS = [node.model_fields["kind"].default for node in get_args(get_args(AnyTask
 
 @pytest.mark.parametrize("kind", [*KINDS, "several", "numbers"])
 def test_every_kind_is_learned_judged_and_predicted(go, farm, tmp_path, kind, cache):
-    spec = f"{farm['text']}{FAST}task={farm[kind]} steps={60 if kind in LEARNED else 30}"
+    spec = f"{farm['text']}{FAST}task={farm[kind]} steps={60 if kind in LEARNED else 20}"
     report = go(spec)
     ((title, parts),) = report.evaluation.scores.items()
     for scores in parts.values():

@@ -29,7 +29,7 @@ TOY = "layers=2 hidden=64 heads=2 vocab=500 seq=64 batch=8 steps=100"
 
 @dataclass(frozen=True)
 class Setting:
-    """``tiny``: everything small, and compiled parts traced without code, as a test of the bench.
+    """``tiny``: everything small, and compiled parts traced, as a test of the bench.
 
     ``device`` is as torch calls it.
     """
@@ -69,7 +69,7 @@ class Setting:
         """Inside, what is compiled is compiled, or in a tiny bench traced."""
         if not self.tiny:
             return nullcontext()
-        traced = partial(torch.compile, backend="aot_eager")
+        traced = partial(torch.compile, backend="eager")
         return patch.object(torch, "compile", traced)
 
     def kernels(self, resolved: Resolved) -> AbstractContextManager[None]:

@@ -22,7 +22,7 @@ from bertc.lab.bench.latency import latencies, of_folder, of_spec
 from bertc.lab.bench.measure import quartiles
 from bertc.lab.bench.run import bench
 from bertc.lab.results.runs import read_run
-from bertc.machine.machine import SUMS
+from bertc.machine.machine import MATMUL, SUMS
 from bertc.run.stepper import Stepper
 from tests.bench.gpu import agreement, memory, truth
 from tests.bench.gpu.setting import CUT, Results, Setting, read, table, untrue
@@ -33,7 +33,8 @@ TOY += "compile=off device=cpu precision=fp32 "
 
 
 @pytest.fixture(autouse=True)
-def _threads() -> Iterator[None]:
+def _threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setitem(MATMUL, "cpu", (64, 1))
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)

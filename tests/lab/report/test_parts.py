@@ -247,22 +247,20 @@ INSIDE = """[...document.querySelectorAll('.plotly-graph-div')].filter(plot =>
 
 @pytest.mark.parametrize("name", ["one", "grid", "trained", "attention"])
 def test_a_page_is_drawn_without_errors_and_does_not_scroll_sideways(name, pages, browser):
-    page, errors = browser.new_page(viewport={"width": 420, "height": 800}), []
+    page, errors = browser.new_page(), []
     page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("dialog", lambda dialog: errors.append(dialog.message))
     page.on("request", lambda sent: errors.append(sent.url) if "http" in sent.url else None)
-    page.goto(pages[name].as_uri())
-    plots = page.locator(".plotly-graph-div").count()
-    assert plots >= 1 if name == "attention" else plots >= 3
     drawn = "document.querySelectorAll('.main-svg .plot, .main-svg .cartesianlayer').length"
-    page.wait_for_function(f"{drawn} >= {plots}")
-    wide = "document.documentElement.scrollWidth <= innerWidth"
     for width in (420, 700, 1300):
         page.set_viewport_size({"width": width, "height": 900})
-        page.reload()  # pictures are drawn while the page is read
+        page.goto(pages[name].as_uri())  # pictures are drawn while the page is read
+        plots = page.locator(".plotly-graph-div").count()
+        assert plots >= 1 if name == "attention" else plots >= 3
+        page.wait_for_function(f"{drawn} >= {plots}")
         page.wait_for_function(f"document.querySelectorAll('.main-svg').length >= {plots}")
-        assert page.evaluate(wide)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert page.evaluate(INSIDE) == []
     text = page.locator("body").inner_text()
     if name == "attention":
