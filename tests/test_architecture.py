@@ -264,8 +264,8 @@ def test_an_attention_is_named_in_its_own_files_alone(kind: type[Node]) -> None:
     assert files_naming(kind) <= {"ir/network/attention.py", f"{room}/kinds.py", module}
 
 
-OF_METHODS = ("ir/methods/", "run/methods/", "ir/program/stage.py", "ir/program/resolved.py")
-"""Files that name methods: their own, the union with the match over it, and the run's clock."""
+OF_METHODS = ("ir/methods/", "run/methods/", "ir/program/stage.py")
+"""Files that name methods: their own, and the union with the match over it."""
 OF_ADAPTERS = ("model/encoder.py", "model/weights.py", "hub/leaving/adapte")
 """An adapter is a part of its network as well."""
 

@@ -20,7 +20,7 @@ from bertc.cost.table import Estimate
 from bertc.ir.program.reading import split_rows
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.ir.weight_maps.pruned import program_after_pruning
+from bertc.ir.weight_maps.pruned import program_left
 
 
 def part_costs(step: Step, microbatch: int, seconds: spent.ByPart) -> tuple[figures.PartCost, ...]:
@@ -115,9 +115,9 @@ def estimate(
         for stage, counted, length in zip(resolved.stages, counts, lengths, strict=True)
     )
     left = None
-    if pruned := program_after_pruning(resolved):
-        cut = estimate(pruned, target, convention, devices, lengths)
-        left = figures.Pruned(cut.parameters.total, cut.stages[-1].flops.forward_per_example)
+    if smaller := program_left(resolved):
+        cut = estimate(smaller, target, convention, devices, lengths)
+        left = figures.Left(cut.parameters.total, cut.stages[-1].flops.forward_per_example)
     return Estimate(
         name=resolved.name,
         fingerprint=resolved.fingerprint(),

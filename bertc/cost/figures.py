@@ -198,7 +198,7 @@ class StageEstimate(NamedTuple):
     data: DataEstimate | None = None
 
 
-class Pruned(NamedTuple):
+class Left(NamedTuple):
     """The network that is left when a run has removed heads or neurons, trained no further."""
 
     parameters: int

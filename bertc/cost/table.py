@@ -36,7 +36,7 @@ class Estimate(InNotebooks):
     time: figures.Time
     stages: tuple[figures.StageEstimate, ...]
     spread: figures.Spread | None
-    pruned: figures.Pruned | None
+    pruned: figures.Left | None
     data: figures.DataEstimate | None = None
 
     def __str__(self) -> str:
@@ -83,7 +83,7 @@ def table_of(estimate: Estimate) -> Table:
         rows += [(f"  {label}", *(text(column) for column in columns)) for label, text in lines]
     head = ("", "whole run", *(f"stage {stage.name}" for stage in stages))
     title = f"{estimate.name}  {estimate.fingerprint[:12]}"
-    return Table(head, rows, title, (*_left_after_pruning(estimate), *_notes([estimate])))
+    return Table(head, rows, title, (*_left(estimate), *_notes([estimate])))
 
 
 def comparison(estimates: Sequence[Estimate]) -> Table:
@@ -169,17 +169,17 @@ def _notes(estimates: Sequence[Estimate]) -> tuple[str, ...]:
     return tuple(line for text in filter(None, lines) for line in text.split("\n"))
 
 
-def _left_after_pruning(estimate: Estimate) -> list[str]:
+def _left(estimate: Estimate) -> list[str]:
     """Size and cost of the network at the end of a run that prunes, beside those before."""
-    pruned = estimate.pruned
-    if pruned is None:
+    left = estimate.pruned
+    if left is None:
         return []
     before = estimate.stages[-1].flops.forward_per_example
-    sizes = pruned.parameters, estimate.parameters.total
+    sizes = left.parameters, estimate.parameters.total
     return [
         f"Left after pruning: {sizes[0]:,} parameters, {change_text(*sizes)}; forward of an "
-        f"example {flops_text(pruned.forward_per_example)}, "
-        f"{change_text(pruned.forward_per_example, before)}."
+        f"example {flops_text(left.forward_per_example)}, "
+        f"{change_text(left.forward_per_example, before)}."
     ]
 
 

@@ -17,7 +17,7 @@ from bertc.hub.token_vectors import DENSE
 from bertc.ir.program.resolved import Resolved
 
 RESOLVED = "resolved.json"
-PRUNED = "pruned.json"
+LEFT = "pruned.json"
 """The program of what is left, where a run that has ended says another."""
 PROGRESS = "progress.json"
 SENTENCES = "sentences"
@@ -56,7 +56,7 @@ def read_resolved(path: Path) -> Resolved:
 
 def read_network(folder: Path) -> Resolved:
     """Read the program of the network in a run folder or in bertc's own layout, adapters merged."""
-    return read_resolved(folder / (PRUNED if is_taken(folder / PRUNED) else RESOLVED)).merged
+    return read_resolved(folder / (LEFT if is_taken(folder / LEFT) else RESOLVED)).merged
 
 
 def checkpoint_name(step: int) -> str:

@@ -20,7 +20,7 @@ from bertc.cost import estimate
 from bertc.hub.leaving.pruned import find_removed, remove_units
 from bertc.ir.methods.pruning import Heads
 from bertc.ir.network.ffn import Activation
-from bertc.ir.weight_maps.pruned import choose_by_score, program_after_pruning, prune
+from bertc.ir.weight_maps.pruned import choose_by_score, program_left, prune
 from bertc.lab.bench.latency import of_folder
 from bertc.lab.results.compare import results
 from bertc.model import EncoderInputs, Model, build
@@ -83,7 +83,7 @@ def test_the_network_that_is_left_computes_the_same(name, pruning, tmp_path, go)
     predicted = estimate(resolved)
     assert predicted.pruned.parameters == size(left)
     assert predicted.pruned.forward_per_example < predicted.stages[-1].flops.forward_per_example
-    assert estimate(program_after_pruning(resolved)).pruned is None
+    assert estimate(program_left(resolved)).pruned is None
 
 
 def test_a_pruned_run_is_evaluated_exported_and_begun_from(pruning, tiny, tmp_path, cache, go):

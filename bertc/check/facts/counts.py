@@ -10,8 +10,8 @@ from bertc.base.diagnostics import DataError, Diagnostic, Diagnostics, MissingIn
 from bertc.base.storage.paths import cache_folder
 from bertc.check.facts import facts
 from bertc.check.passes import assemble, complete
-from bertc.check.passes.settings import MOST_STEPS
 from bertc.ir.learning.equal import Epochs, Words
+from bertc.ir.methods.ending import MOST_STEPS
 from bertc.ir.methods.method import Method
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.settings import Settings

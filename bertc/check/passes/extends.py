@@ -98,8 +98,8 @@ def _override_stages(
 ) -> tuple[StageGiven, ...]:
     """The stages of ``run`` without what ``settings`` override; ``steps`` is shared out."""
     overruled = set(settings)
-    by_clock = "steps" in settings and isinstance(settings["steps"].value, Hours)
-    if "steps" in settings and _have_steps(stages) and not by_clock:
+    timed = "steps" in settings and isinstance(settings["steps"].value, Hours)
+    if "steps" in settings and _have_steps(stages) and not timed:
         stages = _share_out(stages, run, settings["steps"])
         overruled -= {"steps"}
     return tuple(

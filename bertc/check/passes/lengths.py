@@ -7,12 +7,13 @@ from typing import Any
 
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.dimensions import CONSTANT
-from bertc.check.passes.settings import MOST_STEPS, Checker, has_tasks, type_settings
+from bertc.check.passes.settings import Checker, has_tasks, type_settings
 from bertc.ir.base import Tokens
 from bertc.ir.fixes import Rule, Way, argument, fix
 from bertc.ir.learning.equal import Epochs, Words
 from bertc.ir.learning.optimizer import Decay, Optimizer, WarmupStableDecay
 from bertc.ir.methods.batches import MOST_STAGES
+from bertc.ir.methods.ending import MOST_STEPS
 from bertc.ir.methods.method import Method, batches_of
 from bertc.ir.program.complete import Complete, CompleteSettings, CompleteStage
 from bertc.ir.program.resolved import Kept
@@ -33,7 +34,7 @@ def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
     known = type_settings(program)
     stages = known.stages
     for stage in stages:
-        if stage.clock or known.clock:
+        if stage.most_seconds:
             of_methods = (rule for method in stage.methods for rule in method.rules.timed)
             Checker[CompleteSettings](stage, diagnostics).rules(of_methods)
     for stage in stages:

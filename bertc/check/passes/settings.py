@@ -7,9 +7,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from bertc.base.diagnostics import Diagnostic, Diagnostics, Span
 from bertc.ir.data import DocSentences, Format, FullSentences, SegmentPair, Stream
 from bertc.ir.fixes import Also, Of, Rule, Way, Where, note
-from bertc.ir.learning.equal import Hours
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Task
+from bertc.ir.methods.ending import by_time
 from bertc.ir.network.attention_node import ContentAttention
 from bertc.ir.network.positions import RotaryPositions
 from bertc.ir.network.sharing import SharedPart, Sharing, owners_of
@@ -72,8 +72,6 @@ class Checker(NamedTuple, Generic[_S]):
             self.diagnostics.error(code, message, where, label=label, notes=words, **way)
 
 
-MOST_STEPS = 10**9
-"""Steps of a run by the clock, of which it makes as many as it has time for."""
 _NOTHING = dict[str, Any]()
 _RUN = Complete.model_construct(**_NOTHING)
 _STAGE = CompleteStage.model_construct(**_NOTHING)
@@ -108,10 +106,9 @@ def _stage(block: StageGiven, values: dict[str, Any], origins: dict[str, Origin]
 
 
 def _parts(settings: Mapping[str, Given]) -> tuple[dict[str, Any], dict[str, Origin]]:
-    """Values and origins of settings; ``steps=24h`` is a clock, and more steps than it needs."""
+    """Values and origins of settings; ``steps=24h`` is a time, and more steps than it needs."""
     values = {name: setting.value for name, setting in settings.items()}
-    if isinstance(steps := values.get("steps"), Hours):
-        values |= {"steps": MOST_STEPS, "clock": steps.hours}
+    values |= by_time(values.get("steps"))
     return values, {name: setting.origin for name, setting in settings.items()}
 
 

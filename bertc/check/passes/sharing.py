@@ -3,7 +3,6 @@
 from bertc.base.diagnostics import Diagnostics, several
 from bertc.check.passes.settings import Checker, layer_values, one_for_all, owners
 from bertc.ir.fixes import argument
-from bertc.ir.methods.pruning import AXES
 from bertc.ir.network import sharing as schemes
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.program.complete import Complete, CompleteStage
@@ -107,7 +106,7 @@ def _misfit(owned: tuple[int, ...], part: str, layers: int) -> str:
 
 def _shared_layers_alike(check: Checker[Complete], layers: int) -> None:
     program = check.settings
-    for part, setting in AXES.items():
+    for part, setting in schemes.AXES.items():
         widths = layer_values(getattr(program, setting), layers)
         for layer, owner in enumerate(owners(program.share, part, layers)):
             if widths[layer] != widths[owner]:

@@ -79,7 +79,7 @@ def _obstacles(stage: CompleteStage, tasks: Sequence[Task]) -> Iterator[tuple[st
     removed = removing(stage)
     if removed and (chosen or frozen):
         reason = "nothing of the network changes" if frozen else "layers are named from the top"
-        yield frozen or "features", f"goes with no pruning: {reason}", f"{removed}=none"
+        yield frozen or "features", f"goes with no {removed}: {reason}", f"{removed}=none"
 
 
 def _unread(stage: CompleteStage, tasks: Sequence[Task]) -> str:

@@ -146,8 +146,8 @@ def remark_own_layout(program: Complete, resolved: Resolved, diagnostics: Diagno
     target = target_of(encoder, names, padding(resolved))
     if isinstance(target, Obstacle):
         obstacle, origins = target, _settings(program, target, resolved.encoder.settings())
-    elif pruning := _of_methods(program):
-        obstacle, origins = pruning
+    elif of_method := _of_methods(program):
+        obstacle, origins = of_method
     else:
         return
     spans = [origin.span for origin in origins if origin.span]

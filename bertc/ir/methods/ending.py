@@ -1,12 +1,18 @@
 """Ends of a stage before its steps: by a clock, or by patience."""
 
-from typing import Annotated
+from operator import not_
+from typing import Annotated, Any
 
 from pydantic import Field
 
+from bertc.ir.base import Node
 from bertc.ir.fixes import Rule, Rules, argument, fix
+from bertc.ir.learning.equal import Hours
 from bertc.ir.methods.method import Held, Method
 from bertc.ir.program.written import DEFAULT_STAGE
+
+MOST_STEPS = 10**9
+"""Steps of a run by the clock, of which it makes as many as it has time for."""
 
 
 class Clock(Method):
@@ -33,6 +39,32 @@ class Clock(Method):
              "a schedule by the clock ends when its time does: leave over out",
              help="schedule=cosine"),
     ))  # fmt: skip
+
+
+def by_time(steps: Any) -> dict[str, Any]:
+    """Settings in place of ``steps`` that are a time: a clock, and more steps than it needs."""
+    return {"steps": MOST_STEPS, "clock": steps.hours} if isinstance(steps, Hours) else {}
+
+
+class Timed(Node):
+    """Settings of a run, or of a stage, and the hours that end it; 0: it has steps."""
+
+    clock: Annotated[float, Field(exclude_if=not_)] = 0.0
+
+    @property
+    def methods(self) -> tuple[Any, ...]:
+        """The methods that act over the steps of all stages."""
+        return (Clock(hours=self.clock),) if self.clock else ()
+
+    @property
+    def hours(self) -> Hours | None:
+        """The time that ends it, as a spec says it."""
+        return Hours(hours=self.clock) if self.clock else None
+
+    @property
+    def most_seconds(self) -> float:
+        """Seconds of training that end it, evaluations and saving apart; 0: it has steps."""
+        return 3600 * self.clock
 
 
 class Patience(Method):

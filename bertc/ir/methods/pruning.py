@@ -10,15 +10,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from bertc.ir.base import BY_KIND, Axis, Node, Probability
+from bertc.ir.base import BY_KIND, Node, Probability
 from bertc.ir.fixes import Rule, Rules, Way, argument
 from bertc.ir.methods.method import Method, restoring
-from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.sharing import SharedPart
 
 Within = Literal["network", "layer"]
-AXES: dict[SharedPart, Axis] = {"attention": "heads", "ffn": "ffn"}
-"""The axis of weights along which heads or neurons of a part lie, and the setting of how many."""
 
 
 class NoPruning(Node):
@@ -166,11 +163,3 @@ Units = Heads | Neurons
 Pruning = Annotated[NoPruning | Heads | Neurons, BY_KIND]
 """The closed union of what a stage removes."""
 NOTHING = NoPruning()
-
-
-def units(encoder: Encoder, part: SharedPart) -> dict[int, int]:
-    """The number of heads or neurons of each layer that owns some."""
-    return {
-        layer: encoder.layers[layer].heads if part == "attention" else encoder.layers[layer].ffn
-        for layer in sorted(set(encoder.owners[part]))
-    }

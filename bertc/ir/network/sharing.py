@@ -12,11 +12,13 @@ from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field
 
-from bertc.ir.base import BY_KIND, Initializer, Node, TruncatedNormal, Weight
+from bertc.ir.base import BY_KIND, Axis, Initializer, Node, TruncatedNormal, Weight
 
 SharedPart = Literal["attention", "ffn"]
 OUTPUTS: dict[SharedPart, str] = {"attention": "output", "ffn": "outer"}
 """The projections of the parts back to the residual stream."""
+AXES: dict[SharedPart, Axis] = {"attention": "heads", "ffn": "ffn"}
+"""The axis of weights along which heads or neurons of a part lie, and the setting of how many."""
 Owners = tuple[Annotated[int, Field(ge=0)], ...]
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from bertc.base.diagnostics import Span
 from bertc.ir.learning.task import Task
+from bertc.ir.methods.ending import Timed
 from bertc.ir.once import once
 from bertc.ir.program.settings import Positive, Settings
 from bertc.ir.program.stage import AnyMethod, methods_of
@@ -11,19 +12,18 @@ from bertc.ir.program.written import Origin, Program
 from bertc.ir.terms.node import translates
 
 
-class CompleteSettings(Settings):
+class CompleteSettings(Timed, Settings):
     """All settings that apply in one place: a run, or one of its stages.
 
-    ``origins`` has an entry for each. By the clock, which ends after ``clock`` hours, steps are as
-    many as there may be. ``epoch_rows`` are the rows of a pass over the text and ``row_words`` the
-    mean words of a row, 0 where they are not counted. Values were validated when read, so these
-    objects are constructed without validation.
+    ``origins`` has an entry for each. Where a time ends it, steps are as many as there may be.
+    ``epoch_rows`` are the rows of a pass over the text and ``row_words`` the mean words of a row, 0
+    where they are not counted. Values were validated when read, so these objects are constructed
+    without validation.
     """
 
     name: str
     origins: Mapping[str, Origin]
     steps: Positive
-    clock: float = 0.0
     epoch_rows: int = 0
     row_words: float = 0.0
 

@@ -12,7 +12,7 @@ from bertc.ir.base import Node
 from bertc.ir.data import Share
 from bertc.ir.learning.equal import Hours
 from bertc.ir.learning.objective import Term
-from bertc.ir.methods.ending import Clock
+from bertc.ir.methods.ending import Timed
 from bertc.ir.network.body import Body
 from bertc.ir.program.network import Network
 from bertc.ir.program.settings import HfLayout, RunSettings, Tracker, layout_of
@@ -32,7 +32,7 @@ class Kept(Node):
         return f"chck_{self.words / 10**6:.12g}M" if self.words else f"step-{self.step}"
 
 
-class Run(RunSettings):
+class Run(Timed, RunSettings):
     """The settings of a whole run, the time that ends it, and the checkpoints that stay.
 
     A dump omits ``layout`` where it follows from ``recipe``, so that programs written before it was
@@ -40,18 +40,7 @@ class Run(RunSettings):
     """
 
     layout: HfLayout = Field(default_factory=lambda run: layout_of(run["recipe"]))
-    clock: Annotated[float, Field(exclude_if=not_)] = 0.0
     save_at: Annotated[tuple[Kept, ...], Field(exclude_if=not_)] = ()
-
-    @property
-    def methods(self) -> tuple[Clock, ...]:
-        """The methods that act over the steps of all stages."""
-        return (Clock(hours=self.clock),) if self.clock else ()
-
-    @property
-    def most_seconds(self) -> float:
-        """Seconds of training that end the run, evaluations and saving apart; 0: it has steps."""
-        return 3600 * self.clock
 
     @property
     def without_recipe(self) -> Self:
@@ -109,20 +98,20 @@ class Resolved(Node):
     @property
     def length(self) -> int | Hours:
         """Its steps, or the time that ends it, as a spec says them."""
-        return Hours(hours=self.run.clock) if self.run.clock else self.steps
+        return self.run.hours or self.steps
 
     def steps_by(self, step: int, seconds: float) -> int:
-        """Its steps; by the clock those at the pace of the first ``step``, in ``seconds``."""
+        """Its steps; of a time those at the pace of the first ``step``, in ``seconds``."""
         if not (most := self.run.most_seconds):
             return self.steps
         return round(step * max(1.0, most / seconds)) if seconds else step
 
     def of_steps(self, steps: int) -> "Resolved":
-        """The program of one stage with these steps, in place of those of a clock."""
+        """The program of one stage with these steps, in place of its time."""
         (stage,) = self.stages
         warmup = stage.optimizer.warmup_steps(steps)
         update = {"steps": steps, "schedule_steps": steps, "warmup_steps": warmup}
-        run = self.run.model_copy(update={"clock": 0.0})
+        run = self.run.model_copy(update=dict(Timed()))
         return self.model_copy(update={"stages": (stage.model_copy(update=update),), "run": run})
 
     def words_by(self, step: int) -> int:

@@ -7,9 +7,9 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, get_args
 
-from bertc.ir.methods.pruning import AXES, NOTHING, Units, units
+from bertc.ir.methods.pruning import NOTHING, Units
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.sharing import SharedPart
+from bertc.ir.network.sharing import AXES, SharedPart
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 
@@ -26,6 +26,14 @@ class Entries(NamedTuple):
     layer: int
     axis: int
     units: int
+
+
+def units(encoder: Encoder, part: SharedPart) -> dict[int, int]:
+    """The number of heads or neurons of each layer that owns some."""
+    return {
+        layer: encoder.layers[layer].heads if part == "attention" else encoder.layers[layer].ffn
+        for layer in sorted(set(encoder.owners[part]))
+    }
 
 
 def entries(encoder: Encoder) -> dict[str, Entries]:
@@ -92,7 +100,7 @@ def _normalize(kind: Units, scores: Sequence[float], gone: Collection[int]) -> l
     return [score / (norm or 1.0) for score in scores]
 
 
-def program_after_pruning(resolved: Resolved) -> Resolved | None:
+def program_left(resolved: Resolved) -> Resolved | None:
     """The program after its stages removed their shares, alike in all layers; None if none does."""
     encoder = resolved.encoder
     removed = dict[SharedPart, ByLayer]()

@@ -106,7 +106,7 @@ def read_run(path: Path) -> Run:
     kind = last and (last.stage, last.of_masked)
     alike = [one for one in seen if (one.stage, one.of_masked) == kind]
     ends = {one.stage: one for one in seen}
-    left = folder.left_after_pruning
+    left = folder.network_left
     return Run(
         path,
         resolved,

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from bertc.base.diagnostics import UsageError
 from bertc.base.storage.paths import StrPath
-from bertc.ir.methods.pruning import units
 from bertc.ir.program.reading import stand_in
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.weight_maps.pruned import units
 from bertc.learn.objectives import Losses, MicroBatch
 from bertc.learn.objectives.targets import NextTokenTargets
 from bertc.learn.step.feed import vocab_tensors

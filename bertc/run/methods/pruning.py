@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from bertc.base.storage import durable
 from bertc.hub.leaving.pruned import entries_of, find_removed, norms
 from bertc.ir.address import key
-from bertc.ir.methods.pruning import Heads, Neurons, Units, units
+from bertc.ir.methods.pruning import Heads, Neurons, Units
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.sharing import OUTPUTS, SharedPart
-from bertc.ir.weight_maps.pruned import ByLayer, choose_by_score, entries
+from bertc.ir.weight_maps.pruned import ByLayer, choose_by_score, entries, units
 from bertc.learn.step.engines import local_shard
 from bertc.model import Model
 from bertc.run.methods.acting import Acting
@@ -116,7 +116,7 @@ class Removing(Acting[Heads | Neurons]):
         removed = _broadcast_found(session, choose_by_score(kind, scores, gone, share))
         _zero(session, encoder, kind, removed)
         if ranks.is_main:
-            durable.remove(session.folder.pruned)  # of an end before this one
+            durable.remove(session.folder.left)  # of an end before this one
         remaining = " ".join(str(number - len(removed[layer])) for layer, number in counts.items())
         session.display.note(
             f"step {session.progress.step:,}: {_total(removed):,} of {sum(counts.values()):,} "

@@ -87,8 +87,8 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
     refuse_strangers(folder)
     if newest := _newest_checkpoint(folder / "checkpoints"):
         resolved, tensors = merge(*_of_checkpoint(folder, *newest))
-        pruned = is_taken(folder / folders.PRUNED)
-        return remove_units(resolved, tensors) if pruned else (resolved, tensors)
+        removed = is_taken(folder / folders.LEFT)
+        return remove_units(resolved, tensors) if removed else (resolved, tensors)
     resolved = folders.read_network(folder)
     model = folder / "model" if is_folder(folder / "model") else folder
     if is_file(model / "config.json"):

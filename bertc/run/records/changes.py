@@ -194,7 +194,7 @@ def _in_stages(old: Resolved, new: Resolved) -> Iterator[Change]:
 
 
 def _of_stages(program: Resolved, setting: str) -> list[Any]:
-    """The value of a setting in each stage; of a run by the clock its steps are a time."""
+    """The value of a setting in each stage; the steps of some runs are a time."""
     timed = setting == "steps" and program.run.most_seconds
     return [program.length if timed else getattr(stage, setting) for stage in program.stages]
 

@@ -59,7 +59,7 @@ class RunFolder:
         self.spent = path / "spent.jsonl"
         self.resolved = path / folders.RESOLVED
         self.spec = path / "spec.bertc"
-        self.pruned = path / folders.PRUNED
+        self.left = path / folders.LEFT
         self.lock = path / "lock.json"
         self.tokenizer = path / "tokenizer"
         self.sentences = path / folders.SENTENCES
@@ -87,7 +87,7 @@ class RunFolder:
         return step_of_model(self.path) == self.fix_steps(resolved).steps
 
     def fix_steps(self, resolved: Resolved) -> Resolved:
-        """The run's program; in place of a clock with the steps that it had time for so far."""
+        """The run's program; in place of a time with the steps that it had time for so far."""
         return resolved.of_steps(self.saved_step) if resolved.run.most_seconds else resolved
 
     @property
@@ -176,9 +176,9 @@ class RunFolder:
         durable.replace(self.spec, spec_text.encode())
         durable.replace(self.resolved, _as_json(resolved))
 
-    def write_pruned(self, program: Resolved) -> None:
+    def write_left(self, program: Resolved) -> None:
         """Write the program of what is left, after the last step."""
-        durable.replace(self.pruned, _as_json(program))
+        durable.replace(self.left, _as_json(program))
 
     def read_resolved(self) -> Resolved:
         """Read the program of the run."""
@@ -231,9 +231,9 @@ class RunFolder:
         return [read_evaluation(line, resolved, self.metrics) for line in of_eval]
 
     @property
-    def left_after_pruning(self) -> Resolved | None:
+    def network_left(self) -> Resolved | None:
         """The program of what is left, of a run that removed parts and has ended."""
-        return folders.read_network(self.path) if is_taken(self.pruned) else None
+        return folders.read_network(self.path) if is_taken(self.left) else None
 
     def read_attempts(self) -> list[Attempt]:
         """Each time that processes took up the run, oldest first; times are Unix seconds."""

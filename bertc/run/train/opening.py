@@ -219,7 +219,7 @@ def _write(session: Session, tensors: dict[str, Tensor]) -> tuple[str, ...]:
     if any(method.removes for stage in resolved.stages for method in stage.methods):
         count = sum(tensor.numel() for tensor in tensors.values())
         resolved, tensors = remove_units(resolved, tensors)
-        folder.write_pruned(resolved)
+        folder.write_left(resolved)
         remaining = sum(tensor.numel() for tensor in tensors.values())
         removal = (f"{remaining:,} of {count:,} parameters are left ({remaining / count:.1%})",)
     digests = folder.path / DIGESTS
