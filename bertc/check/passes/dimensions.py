@@ -11,12 +11,12 @@ from bertc.check.passes.settings import default_format, layer_values, reads_on, 
 from bertc.ir.network.head import AdaptiveHead, LinearHead, TransformHead
 from bertc.ir.network.positions import LearnedPositions, NoPositions
 from bertc.ir.program.complete import Complete, CompleteSettings
-from bertc.ir.program.settings import Settings, default_source, layout_of
+from bertc.ir.program.settings import Settings, declared, layout_of
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.lang.read.shapes import Limits, bounds_of, setting_shape
 
 CONSTANT = {
-    name: Given(field.default, Origin("default", source=default_source(name)))
+    name: Given(field.default, Origin("default", source=declared(name)["source"]))
     for name, field in Settings.model_fields.items()
     if not field.is_required()
 }
@@ -48,7 +48,7 @@ def dimensions(program: Complete, diagnostics: Diagnostics) -> Complete:
         program = program.model_copy(update=derived)
     program = set_values(
         program,
-        {n: Given(v, Origin("derived", source=default_source(n))) for n, v in derived.items()},
+        {n: Given(v, Origin("derived", source=declared(n)["source"])) for n, v in derived.items()},
     )
     return program.model_copy(update={"program": drop_unread(program)})
 

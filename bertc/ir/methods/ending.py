@@ -57,11 +57,6 @@ class Timed(Node):
         return (Clock(hours=self.clock),) if self.clock else ()
 
     @property
-    def hours(self) -> Hours | None:
-        """The time that ends it, as a spec says it."""
-        return Hours(hours=self.clock) if self.clock else None
-
-    @property
     def most_seconds(self) -> float:
         """Seconds of training that end it, evaluations and saving apart; 0: it has steps."""
         return 3600 * self.clock

@@ -15,7 +15,7 @@ from bertc.ir.learning.objective import Term
 from bertc.ir.methods.ending import Timed
 from bertc.ir.network.body import Body
 from bertc.ir.program.network import Network
-from bertc.ir.program.settings import HfLayout, RunSettings, Tracker, layout_of
+from bertc.ir.program.settings import FREE, HfLayout, RunSettings, StageSettings, Tracker, layout_of
 from bertc.ir.program.stage import AnyStage, Stage
 from bertc.ir.vocabulary import Vocabulary, table_rows
 
@@ -98,7 +98,7 @@ class Resolved(Node):
     @property
     def length(self) -> int | Hours:
         """Its steps, or the time that ends it, as a spec says them."""
-        return self.run.hours or self.steps
+        return next((Hours(hours=timed.hours) for timed in self.run.methods), self.steps)
 
     def steps_by(self, step: int, seconds: float) -> int:
         """Its steps; of a time those at the pace of the first ``step``, in ``seconds``."""
@@ -157,6 +157,13 @@ class Resolved(Node):
             return {name: body.model_copy(update=size) for name, body in bodies.items() if body}
 
         return self.model_copy(update={"vocabulary": vocabulary}).with_stages(resize)
+
+    def with_free(self, settings: Mapping[str, Any] = FREE) -> Self:
+        """The program with settings changed that are free, or with all as they are by default."""
+        of_stages = {n: value for n, value in settings.items() if n in StageSettings.model_fields}
+        rest = {n: value for n, value in settings.items() if n not in of_stages}
+        run = self.run.model_copy(update=rest)
+        return self.with_stages(lambda _: of_stages).model_copy(update={"run": run})
 
     @property
     def merged(self) -> "Resolved":

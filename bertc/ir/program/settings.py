@@ -1,7 +1,8 @@
 """Every setting of a spec: type, bounds, alias, default, and the source of that default.
 
 A setting declared with ``default`` has that constant unless written. One declared with ``derived``
-is computed from others by a pass, as its rule says.
+is computed from others by a pass, as its rule says. One that is ``free`` changes nothing of what a
+run computes: it may be another when the run is resumed.
 """
 
 from collections.abc import Mapping
@@ -62,13 +63,13 @@ def layout_of(recipe: System) -> HfLayout:
 
 def default(value: object, doc: str, source: str = HOUSE, alias: str = "", **options: Any) -> Any:
     """A setting with a constant default and the source of it."""
-    extra: dict[str, Any] = {"source": source, "alias": alias}
+    extra: dict[str, Any] = {"source": source, "alias": alias, "free": options.pop("free", False)}
     return Field(default=value, description=doc, json_schema_extra=extra, **options)
 
 
-def added(value: object, doc: str) -> Any:
+def added(value: object, doc: str, **options: Any) -> Any:
     """A setting that older run folders lack: dumps omit its default, so that fingerprints stay."""
-    return default(value, doc, exclude_if=lambda current: bool(current == value))
+    return default(value, doc, exclude_if=lambda current: bool(current == value), **options)
 
 
 def derived(rule: str, doc: str, alias: str = "") -> Any:
@@ -187,7 +188,7 @@ class StageSettings(Node):
         512, "tokens per row", "BERT paper, appendix A.2", "S"
     )
     microbatch: Annotated[int, Field(ge=0, le=10**9)] = default(
-        0, "examples computed at once; 0: as many as fit"
+        0, "examples computed at once; 0: as many as fit", free=True
     )
 
 
@@ -237,19 +238,19 @@ class RunSettings(Node):
         2, "number of checkpoints kept, the newest, or all"
     )
     log: Log = added(
-        "none", "trackers that get the metrics too, one or a list: [tensorboard, wandb]"
+        "none", "trackers that get the metrics too, one or a list: [tensorboard, wandb]", free=True
     )
     precision: RunPrecision = default("auto", "arithmetic; auto: bf16 where the hardware has it")
     compile: Literal["auto", "on", "off"] = default("auto", "torch.compile; auto: on a GPU")
     recompute: Literal["auto", "on", "off"] = default(
-        "auto", "save only the inputs of layers for backward; auto: if memory is short"
+        "auto", "save only the inputs of layers for backward; auto: if memory is short", free=True
     )
     device: Literal["auto", "cpu", "cuda"] = default("auto", "device; auto: cuda, else cpu")
     deterministic: Literal["yes", "no"] = default(
         "no", "deterministic sums on a GPU, at a cost; on a CPU they always are"
     )
     strategy: Literal["auto", "ddp", "fsdp", "hsdp"] = default(
-        "auto", "sharding over several processes; auto: none if all fits"
+        "auto", "sharding over several processes; auto: none if all fits", free=True
     )
 
 
@@ -266,15 +267,15 @@ STAGE_SETTINGS = ("layers", *BlockSettings.model_fields)
 @cache
 def aliases() -> Mapping[str, str]:
     """The papers' letters and the settings that they abbreviate, ``{"L": "layers", ...}``."""
-    return {
-        str(extra["alias"]): name
-        for name, field in Settings.model_fields.items()
-        if isinstance(extra := field.json_schema_extra, dict) and extra.get("alias")
-    }
+    return {alias: name for name in Settings.model_fields if (alias := declared(name)["alias"])}
 
 
-def default_source(setting: str) -> str:
-    """The source of a setting's default, or the rule it is derived by."""
+def declared(setting: str) -> dict[str, Any]:
+    """What a setting is declared with: its ``source``, or the rule it is derived by, ``alias``."""
     extra = Settings.model_fields[setting].json_schema_extra
     assert isinstance(extra, dict), f"setting {setting} states no source"
-    return str(extra["source"])
+    return extra
+
+
+FREE = {n: f.default for n, f in Settings.model_fields.items() if declared(n).get("free")}
+"""Settings that change nothing of what a run computes, and their defaults."""

@@ -17,10 +17,8 @@ from bertc.lab.results.runs import Run
 from bertc.lab_api import schema, settings_texts
 
 Score = tuple[str, ...]
-ASIDE = ("seed", "log_every", "eval_every", "save_every", "keep", "log")
+ASIDE = ("seed", "log_every", "eval_every", "save_every", "keep")
 """Run settings that may differ within a row."""
-OF_DEVICES = {"recompute": "auto", "strategy": "auto", "log": "none"}
-"""Run settings that fit it to devices, as all runs are compared."""
 GLUE: Mapping[str, tuple[str, ...]] = {
     "cola": ("mcc",), "sst2": ("accuracy",), "mrpc": ("accuracy", "f1"),
     "stsb": ("pearson", "spearman"), "qqp": ("accuracy", "f1"), "mnli": ("accuracy",),
@@ -116,7 +114,7 @@ def _summaries(seen: Sequence[Mapping[Score, float]]) -> dict[Score, Summary]:
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:
     """The rows of a table, in the order of their first runs."""
-    cells = _cells([run.resolved for run in runs])
+    cells = _cells([run.resolved.with_free() for run in runs])
     differ = [name for name in cells if len(set(cells[name])) > 1]
     if {"layers", "share"} <= {*differ}:
         pairs = {*zip(cells["share"], cells["layers"], strict=True)}
@@ -175,9 +173,9 @@ def _titles(program: Resolved) -> tuple[str, ...]:
 
 def _but_for_the_seed(program: Resolved) -> str:
     """The fingerprint of what a run computes, but for its seed and its recipe."""
-    stages = tuple(stage.model_copy(update={"microbatch": 0}) for stage in program.stages)
-    run = program.run.without_recipe.model_copy(update=dict.fromkeys(ASIDE, 0) | OF_DEVICES)
-    return program.model_copy(update={"stages": stages, "run": run}).fingerprint()
+    program = program.with_free()
+    run = program.run.without_recipe.model_copy(update=dict.fromkeys(ASIDE, 0))
+    return program.model_copy(update={"run": run}).fingerprint()
 
 
 def _cells(programs: Sequence[Resolved]) -> dict[str, list[str]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 
 from bertc.ir.base import Node
-from bertc.ir.program.settings import STAGE_SETTINGS, Settings, default_source
+from bertc.ir.program.settings import STAGE_SETTINGS, Settings, declared
 from bertc.lang.read import shapes
 from bertc.lang.write.show import show_value
 
@@ -158,14 +158,14 @@ def schema() -> Mapping[str, Setting]:
 
 def _setting(name: str) -> Setting:
     info, shape = Settings.model_fields[name], shapes.setting_shape(name)
-    extra, (kind, node) = info.json_schema_extra, shapes.block_kind(name)
+    facts, (kind, node) = declared(name), shapes.block_kind(name)
     return Setting(
         name=name,
-        alias=str(extra["alias"]) if isinstance(extra, dict) else "",
+        alias=facts["alias"],
         meaning=info.description or "",
         values=AllowedValues(shape),
         default="" if info.is_required() else show_value(info.default, shape),
-        source=default_source(name),
+        source=facts["source"],
         in_stages=name in STAGE_SETTINGS,
         block=ValueKind(kind, node) if node else None,
     )

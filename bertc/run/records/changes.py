@@ -14,7 +14,7 @@ from bertc.base.storage.plain_file import read_text
 from bertc.ir.data import Prepared, drop_places
 from bertc.ir.learning.equal import Words
 from bertc.ir.program.resolved import Resolved, Run
-from bertc.ir.program.settings import STAGE_SETTINGS, Settings
+from bertc.ir.program.settings import FREE, STAGE_SETTINGS, Settings
 from bertc.ir.program.stage import METHODS, Stage
 from bertc.ir.program.written import Program
 from bertc.lang.files import overrides_in
@@ -27,12 +27,8 @@ AS_STEPS = tuple(
     name for name in STAGE_SETTINGS if name not in Stage.model_fields and not hasattr(Stage, name)
 )
 """Settings without a field in resolved stages, whose steps follow from them."""
-ABOUT_MEMORY = ("microbatch", "recompute", "strategy")
-"""Settings that may change on resume, as they must after memory ran out."""
-CHANGEABLE = (*ABOUT_MEMORY, "log")
-"""Settings that may change on resume: those, and the trackers, which change nothing of the run."""
-REDUNDANT = (*ABOUT_MEMORY, *AS_STEPS, "grow")
-"""Stage settings that follow from others, or change nothing that is learned."""
+REDUNDANT = (*FREE, *AS_STEPS, "grow")
+"""Stage settings that follow from others, or change nothing of what a run computes."""
 SHOWN = 12
 POINT = "# the point "
 """Prefix of the last line in the spec of a grid point's run; the point's name follows."""
@@ -143,7 +139,7 @@ def changed(old: Resolved, new: Resolved) -> list[Change]:
     changes = [
         Change(name, before[name], after[name])
         for name in Settings.model_fields
-        if name in before and name in after and name not in CHANGEABLE
+        if name in before and name in after and name not in FREE
         if before[name] != after[name]
     ]
     return [*changes, *_in_stages(old, new)]
@@ -178,7 +174,7 @@ def _in_stages(old: Resolved, new: Resolved) -> Iterator[Change]:
     if names != [stage.name for stage in new.stages]:
         yield Change(STAGES, old.stages, new.stages)
         return
-    for setting in (name for name in STAGE_SETTINGS if name not in (*AS_STEPS, *ABOUT_MEMORY)):
+    for setting in (name for name in STAGE_SETTINGS if name not in (*AS_STEPS, *FREE)):
         was, now = (_of_stages(program, setting) for program in (old, new))
         if was == now:
             continue
@@ -230,7 +226,7 @@ def differences(old: Resolved, new: Resolved) -> list[str]:
         for address in {**was, **now}
         if was.get(address) != now.get(address)
         and address[0] not in ("name", "origins")
-        and not {*address} & {*CHANGEABLE}
+        and not {*address} & FREE.keys()
     ]
 
 
@@ -254,8 +250,7 @@ def settings_texts(program: Resolved | Program) -> dict[str, str]:
     if isinstance(program, Program):
         return {name: written(name, setting.value) for name, setting in program.settings.items()}
     of_run = of_the_run(program)
-    names = (name for name in Settings.model_fields if name in of_run and name not in ABOUT_MEMORY)
-    texts = {name: written(name, of_run[name]) for name in names}
+    texts = {n: written(n, of_run[n]) for n in Settings.model_fields if n in of_run}
     for name in STAGE_SETTINGS:
         if name not in REDUNDANT:
             of_stages = [written(name, value) for value in _of_stages(program, name)]

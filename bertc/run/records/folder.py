@@ -259,12 +259,8 @@ def _lock(descriptor: int) -> None:
 
 def identity(resolved: Resolved) -> str:
     """The fingerprint of a run without what fits it to machines, log, and the recipe."""
-    resolved = resolved.with_data(drop_places)
-    stages = tuple(stage.model_copy(update={"microbatch": 0}) for stage in resolved.stages)
-    run = resolved.run.without_recipe.model_copy(
-        update={"recompute": "auto", "strategy": "auto", "log": "none"}
-    )
-    return resolved.model_copy(update={"stages": stages, "run": run}).fingerprint()
+    resolved = resolved.with_data(drop_places).with_free()
+    return resolved.model_copy(update={"run": resolved.run.without_recipe}).fingerprint()
 
 
 def _as_json(resolved: Resolved) -> bytes:

@@ -7,9 +7,9 @@ from bertc.cost.planning.schedules import rate
 from bertc.ir.data import drop_places
 from bertc.ir.program.reading import place_methods
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.settings import FREE
 from bertc.lang import load
 
-OF_RUNS = ("recompute", "strategy", "log")
 RATES_COMPARED = 1000
 """Most steps at which learning rates are compared: schedules that differ do so at many."""
 
@@ -24,12 +24,11 @@ def with_settings(resolved: Resolved, overrides: Sequence[str]) -> Resolved:
     settings = {name: written.value for name, written in programs[0].settings.items()}
     text = drop_places(settings.get("data", ()))
     is_moved = any(drop_places(stage.data) == text for stage in resolved.stages)
-    free = ("steps", "microbatch", *OF_RUNS, *["data"] * is_moved)
-    fixed = [name for name in settings if name not in free]
+    fixed = [n for n in settings if n not in ("steps", *FREE, *["data"] * is_moved)]
     if fixed:
         raise ResumeRefusedError(
             f"{listed(fixed)} cannot change when a run is resumed",
-            help=f"leave {listed(fixed)} out; microbatch, recompute, strategy and log may change, "
+            help=f"leave {listed(fixed)} out; {listed(FREE)} may change, "
             "steps where the schedule does not follow from them, and where prepared text is",
         )
     if is_moved:
@@ -39,11 +38,7 @@ def with_settings(resolved: Resolved, overrides: Sequence[str]) -> Resolved:
         raise UsageError("a run is resumed to a number of steps", help="steps=10k")
     if "steps" in settings:
         resolved = longer(resolved, settings["steps"])
-    size = {"microbatch": settings["microbatch"]} if "microbatch" in settings else {}
-    stages = tuple(stage.model_copy(update=size) for stage in resolved.stages)
-    fits = {name: settings[name] for name in OF_RUNS if name in settings}
-    run = resolved.run.model_copy(update=fits)
-    return resolved.model_copy(update={"stages": stages, "run": run})
+    return resolved.with_free({name: settings[name] for name in FREE if name in settings})
 
 
 def longer(old: Resolved, steps: int) -> Resolved:
