@@ -194,6 +194,10 @@ def test_check_finds_columns_and_remarks_what_another_encoding_left(call: Call, 
         code, out, _ = call("check", spec)
         assert code == 0
         assert "remark[R129]: a.tsv: 1 control character of U+0080" in out
+    for name in "cd":
+        (here / f"{name}.txt").write_bytes(b"\xe9\xff\n")
+    out = call("check", "data=files('c.txt')+files('d.txt') objective=mlm")[1]
+    assert all(f"{name}.txt:1: byte 0xe9 is not UTF-8" in out for name in "cd")
 
 
 def test_an_estimate_names_the_device_assumed_and_json_is_all_that_stdout_gets(call: Call) -> None:

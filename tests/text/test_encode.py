@@ -42,10 +42,6 @@ def with_template(tokenizer, single, pair):
     return from_tokenizer(tokenizer, "test")
 
 
-def bert_vocabulary(tokenizer):
-    return with_template(tokenizer, "[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1")
-
-
 @pytest.fixture
 def tokenizer():
     return word_tokenizer()
@@ -53,7 +49,7 @@ def tokenizer():
 
 @pytest.fixture
 def bert(tokenizer):
-    return bert_vocabulary(tokenizer)
+    return with_template(tokenizer, "[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1")
 
 
 def span_of(rows, number):

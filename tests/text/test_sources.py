@@ -77,8 +77,9 @@ def test_rows_are_documents_and_a_text_file_is_one(tmp_path: Path, packing: str)
         (tmp_path / f"{name}.txt{packing}").write_bytes(packed(text.encode(), packing))
     assert documents(tmp_path / "**" / f"*.txt{packing}") == TEXTS[:2]
     tabs = tmp_path / "a.tsv"  # where quotes have no meaning
-    tabs.write_text('label\tsentence\n1\tthe "hen\n0\tduck"\n', encoding="utf-8")
-    assert documents(tabs, column="sentence") == ['the "hen', 'duck"']
+    tabs.write_text('label\tSa\u0308tze\n1\tthe "hen\n0\tduck"\n', encoding="utf-8")
+    for column in ("Sa\u0308tze", "S\u00e4tze"):  # as they are written, or the same in NFC
+        assert documents(tabs, column=column) == ['the "hen', 'duck"']
     for name in ("a.en", "corpus", "notes.md"):  # any other ending is that of text
         (tmp_path / f"{name}{packing}").write_bytes(packed(b"One line.\nAnother.\n", packing))
         assert documents(tmp_path / f"{name}{packing}") == ["One line.\nAnother.\n"]
@@ -119,7 +120,7 @@ def test_a_line_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
         documents(path, sentences="lines")
 
 
-NO_UTF8 = pyarrow.array([b"\xff\xfe"]).view(pyarrow.string())
+NO_UTF8 = pyarrow.array([b"a", b"b", b"\xff\xfe"]).view(pyarrow.string())
 DAMAGED: list[tuple[str, bytes, str]] = [
     ("a.jsonl", b'{"text": "a"}\n{"text": \n', ":2: not JSON"),
     ("b.jsonl", b'{"text": "a"}\n[1]\n', ":2: not a JSON object"),
@@ -140,7 +141,8 @@ DAMAGED: list[tuple[str, bytes, str]] = [
     ("q.parquet.gz", gzip.compress(columns()[:-9]), "not a whole Parquet file"),
     ("r.docx", b"PK", "a .docx file is neither plain text nor rows"),
     ("s.parquet", columns([1, 2]), "row 1: 'text' is 1, text expected"),
-    ("t.parquet", columns(NO_UTF8), "not a whole Parquet file"),
+    ("t.parquet", columns(NO_UTF8), ": row 3: byte 0xff is not UTF-8"),
+    ("u.npy", b"\x93NUMPY", "a .npy file is neither plain text nor rows"),
 ]
 
 

@@ -14,14 +14,14 @@ from bertc.base.storage.place import FolderAt
 PACKED = (".gz", ".zst")
 FORMATS = (".tsv", ".csv", ".jsonl", ".parquet")
 """Endings of files whose rows have columns; all other files are text."""
-NO_TEXT = (".json", ".html", ".xml", ".pdf", ".docx", ".zip", ".tar", ".tgz", ".xz", ".bz2", ".7z")
-"""Endings of files that are never plain text, whatever bytes they hold."""
 _MADE_TEXT = {
     ".json": "an object a line: name it {1}.jsonl; a list: jq -c '.[]' {0} > {1}.jsonl",
     ".bz2": "bzip2 -dc {0} | gzip > {1}.gz",
     ".xz": "xz -dc {0} | gzip > {1}.gz",
     ".zip": "unzip {0} -d {1}, and name the files in it",
 }
+NO_TEXT = (*_MADE_TEXT, ".html", ".xml", ".pdf", ".docx", ".tar", ".tgz", ".7z", ".npy")
+"""Endings of files that are never plain text, whatever bytes they hold."""
 BLOCK_BYTES = 4 << 20
 """Bytes of a store that one request asks for when a file is read in order."""
 LARGEST_RANGE_BYTES = 64 << 20

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from bertc.base.diagnostics import DataError, Diagnostic, Diagnostics, MissingInputError, Span
@@ -22,12 +22,16 @@ if TYPE_CHECKING:
 def look_at_text(program: Complete, diagnostics: Diagnostics) -> None:
     """Decode the beginnings of the files of text that a program names, and find their columns."""
     from bertc.text.sources.opening import open_source
+    from bertc.text.sources.source import all_of
+
+    def look(corpus: Corpus, span: Span | None) -> list[tuple[Sequence[DataError], Span | None]]:
+        names = [name for name, _ in file_names(corpus)]
+        here = names and not any(map(is_address, names))
+        return [(open_source(corpus).remarks, span)] if here else []
 
     spans = {s.corpus: stage.span("data") for stage in program.stages for s in stage.data}
-    for corpus, span in spans.items():
-        names = [name for name, _ in file_names(corpus)]
-        if names and not any(map(is_address, names)):
-            remark_on(open_source(corpus).remarks, span, diagnostics)
+    for errors, span in all_of(partial(look, *text) for text in spans.items()):
+        remark_on(errors, span, diagnostics)
 
 
 def remark_on(text: Sequence[DataError], span: Span | None, diagnostics: Diagnostics) -> None:

@@ -17,7 +17,7 @@ from bertc.tasks.layouts.official import read_glue
 from bertc.tasks.layouts.table import DataPart
 from bertc.text.sources.cells import NO_ANSWER, label, number, text, texts
 from bertc.text.sources.source import lines
-from bertc.text.sources.tables import ColumnSelection
+from bertc.text.sources.tables import ColumnSelection, column_index
 
 _KEYS = ("_id", "id")
 RELEVANT = ("query-id", "corpus-id", "score")
@@ -101,15 +101,16 @@ def read_ranked(task: Rerank, part: DataPart) -> Iterator[Example]:
     names = [task.passage] if not task.positive else [task.positive]
     if isinstance(part.source, Path) and table.is_table(part.source):
         names = table.names_of_columns(part.source)
-    listed = isinstance(task.answer, Choice) or task.label not in names
-    if part.labelled and task.positive in names and listed:
+    listed = isinstance(task.answer, Choice) or column_index(task.label, names) < 0
+    has_positive = column_index(task.positive, names) >= 0
+    if part.labelled and has_positive and listed:
         columns = tuple(filter(None, (task.text, task.positive, task.negative)))
         for key, place, cells in table.rows_of(part, columns, ()):
             query, positive = read_texts(cells[:2], columns[:2], place)
             negatives = chain(*(_negatives(task, cell, positive, place) for cell in cells[2:]))
             yield ChoiceExample(key, "", query, (positive, *negatives), 0)
         return
-    passage = task.positive if task.positive in names else task.passage
+    passage = task.positive if has_positive else task.passage
     columns, hidden = (task.text, passage), () if part.labelled else NO_ANSWER
     for key, place, cells in table.rows_of(part, columns, (task.label,)):
         grade = None if cells[2] in hidden else number(cells[2], place, task.label, (0, 1))

@@ -13,15 +13,10 @@ from bertc.base.storage.files import FORMATS, NO_TEXT, PACKED, no_text, suffix
 from bertc.base.storage.paths import check_path, is_file, is_folder, user_path
 from bertc.base.storage.plain_file import opened
 from bertc.ir.data import Hf
+from bertc.text.sources import tables
 from bertc.text.sources.cells import label, text
 from bertc.text.sources.source import OpenFile, opened_stream
-from bertc.text.sources.tables import (
-    ColumnSelection,
-    TableRow,
-    column_indices,
-    column_names,
-    records,
-)
+from bertc.text.sources.tables import ColumnSelection, TableRow
 
 ExampleSource = Path | Hf
 BEGINNING_BYTES = 1 << 16
@@ -143,7 +138,7 @@ def table(source: ExampleSource, selection: ColumnSelection) -> Iterator[TableRo
         )
         raise DataError(message, help)
     with opened_file(source) as file:
-        yield from records(file, selection)
+        yield from tables.records(file, selection)
 
 
 def rows_of(
@@ -204,21 +199,21 @@ def opened_file(path: Path) -> AbstractContextManager[OpenFile]:
 def names_of_columns(path: Path) -> list[str]:
     """The names of a table's columns, as its first line or row has them."""
     with opened_file(path) as file:
-        return column_names(file)
+        return tables.column_names(file)
 
 
 def _hf(source: Hf, selection: ColumnSelection) -> Iterator[TableRow]:
-    from bertc.text.sources.opening import guard_errors, load_rows, tables
+    from bertc.text.sources.opening import batches, guard_errors, load_rows
 
     rows = load_rows(source)
     where = source_name(source)
     with guard_errors(where):
         names = rows.column_names
-        indices = column_indices(names, where, selection)
+        indices = tables.column_indices(names, where, selection)
         features = [rows.features[names[i]] if i >= 0 else None for i in indices]
         # Names of labels that are stored as numbers, alone or in lists.
         classes = [getattr(getattr(f, "feature", f), "names", None) for f in features]
-        for number, row in enumerate(chain.from_iterable(t.to_pylist() for t in tables(rows)), 1):
+        for number, row in enumerate(chain.from_iterable(b.to_pylist() for b in batches(rows)), 1):
             cells = [row[names[i]] if i >= 0 else None for i in indices]
             cells = [_class(cell, c) if c else cell for cell, c in zip(cells, classes, strict=True)]
             yield TableRow(f"{where}: row {number}", tuple(cells))

@@ -26,6 +26,7 @@ from bertc.ir.data import Corpus, Docstrings, Files, Hf, Parallel, Prepared
 from bertc.text.cache.workers import processes, spread
 from bertc.text.sources.files import open_files, open_parallel
 from bertc.text.sources.source import Piece, TextSource, pieces_of_text
+from bertc.text.sources.tables import ColumnSelection, column_indices
 
 MIN_CHARACTERS = 81
 MAX_SOURCE_BYTES = 4 << 20
@@ -153,10 +154,8 @@ def open_hf(corpus: Hf) -> TextSource:
     with guard_errors(where):
         names, count = list(rows.column_names), int(rows.num_rows)
         files = sorted(str(entry["filename"]) for entry in rows.cache_files)
-        if corpus.column not in names:
-            message = f"{where}: no column {corpus.column!r}; there are {', '.join(names)}"
-            raise DataError(message, f"column={names[0]}" if names else "")
-        column, stated_bytes = rows.select_columns([corpus.column]), rows.dataset_size
+        (at,) = column_indices(names, where, ColumnSelection((corpus.column,)))
+        column, stated_bytes = rows.select_columns([names[at]]), rows.dataset_size
     facts = [(name, Path(name).stat()) for name in files]
     stored = [(name, file.st_size, file.st_mtime_ns) for name, file in facts]
     return TextSource(
@@ -164,7 +163,7 @@ def open_hf(corpus: Hf) -> TextSource:
         identity=("hf", corpus.model_dump(mode="json", exclude={"language"}), count, *stored),
         sentences=corpus.sentences, total=count, unit="rows",
         text_bytes=stated_bytes or sum(size for _, size, _ in stored),
-        read=partial(_texts_in, column, corpus.column, where),
+        read=partial(_texts_in, column, names[at], where),
     )  # fmt: skip
 
 
@@ -220,7 +219,7 @@ def _no_such(where: str, unknown: str, known: str) -> DataError:
     return DataError(f"{where}: no split or configuration {unknown!r}; there are {choices}")
 
 
-def tables(rows: Any) -> Iterator[Any]:
+def batches(rows: Any) -> Iterator[Any]:
     """The rows as Arrow tables, validated: text outside of a damaged file ends the process."""
     for table in rows.with_format("arrow").iter(batch_size=BATCH_ROWS):
         table.validate(full=True)
@@ -229,7 +228,7 @@ def tables(rows: Any) -> Iterator[Any]:
 
 def _texts_in(rows: Any, column: str, where: str) -> Iterator[Piece]:
     with guard_errors(where):
-        for table in tables(rows):
+        for table in batches(rows):
             for text in table.column(column).to_pylist():
                 if text is not None and not isinstance(text, str):
                     raise DataError(f"{where}: column {column!r} does not hold text")

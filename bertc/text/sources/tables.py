@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
+from unicodedata import normalize
 
 from bertc.base.diagnostics import DataError, MissingColumnError, as_data_error, listed, nearest
 from bertc.base.storage.files import PACKED, AnyFile, suffix
@@ -155,15 +156,24 @@ def other_separator(
 def column_indices(names: Sequence[str], place: str, selection: ColumnSelection) -> list[int]:
     """The indices of the wanted columns, -1 for an optional one that is absent."""
     spelled = [selection.spellings.get(name, name) for name in names]
-    missing = [name for name in selection.required if name and name not in spelled]
+    columns = (*selection.required, *selection.optional)
+    at = [column_index(name, spelled) if name else -1 for name in columns]
+    missing = [name for name, i in zip(selection.required, at, strict=False) if name and i < 0]
     if missing:
         near = ", ".join(filter(None, (nearest(name, spelled) for name in missing)))
         raise MissingColumnError(
             f"{place}: no column {listed(map(repr, missing))}; there are {listed(names) or 'none'}",
             f"the nearest: {near}" if near else "name one of those",
         )
-    columns = (*selection.required, *selection.optional)
-    return [spelled.index(name) if name and name in spelled else -1 for name in columns]
+    return at
+
+
+def column_index(name: str, names: Sequence[str]) -> int:
+    """The index of a column, by its name in NFC if no other has it so; -1 if there is none."""
+    if name in names:
+        return names.index(name)
+    alike = [i for i, n in enumerate(names) if normalize("NFC", n) == normalize("NFC", name)]
+    return alike[0] if len(alike) == 1 else -1
 
 
 def _jsonl(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
@@ -215,11 +225,23 @@ def _parquet(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
         total = sum(sizes[group] for group in chosen)
         for batch in table.iter_batches(batch_size=256, columns=columns, row_groups=chosen):
             file.read_fraction = (number + batch.num_rows - first) / max(1, total) / of
-            for row in batch.to_pylist():
+            for row in _plain_rows(batch, f"{file.path}: row", number + 1):
                 number += 1
                 row = _nest_cells(row, selection)
                 cells = tuple(row.get(names[i]) if i >= 0 else None for i in at)
                 yield TableRow(f"{file.path}: row {number}", cells)
+
+
+def _plain_rows(batch: Any, place: str, first: int) -> list[dict[str, Any]]:
+    """The rows of a batch from row ``first`` on; an error names the one that is not UTF-8."""
+    try:
+        return list(batch.to_pylist())
+    except UnicodeDecodeError as error:
+        if half := batch.num_rows // 2:
+            parts = (batch.slice(0, half), first), (batch.slice(half), first + half)
+            return [row for part, begins in parts for row in _plain_rows(part, place, begins)]
+        byte = error.object[error.start]
+        raise DataError(f"{place} {first}: byte 0x{byte:02x} is not UTF-8") from None
 
 
 @contextmanager
