@@ -171,8 +171,7 @@ def _notes(estimates: Sequence[Estimate]) -> tuple[str, ...]:
 
 def _left(estimate: Estimate) -> list[str]:
     """Size and cost of the network at the end of a run that prunes, beside those before."""
-    left = estimate.pruned
-    if left is None:
+    if not (left := estimate.pruned):
         return []
     before = estimate.stages[-1].flops.forward_per_example
     sizes = left.parameters, estimate.parameters.total

@@ -150,11 +150,6 @@ def _format(stage: CompleteStage) -> Also:
     return "format", f"format = {stage.format.kind}"
 
 
-def _full(stage: CompleteStage) -> bool:
-    """True of rows that leave nothing to pack."""
-    return stage.format.kind in FILLED and not stage.translation_term
-
-
 def _segments(stage: CompleteStage) -> int:
     if stage.format.kind == "stream-pair":
         return 3
@@ -179,7 +174,7 @@ _OF_FORMATS: tuple[Rule[CompleteStage], ...] = (
          lambda s: s.pairing and s.pooler and POOLINGS[s.pooler].mean != "none",
          lambda s: f"{s.pairing} reads the first state of each pair, but pooler = {s.pooler}",
          also=("pooler", "the pooler makes one state of a whole row"), help="pooler=true"),
-    Rule("E216", "pack", lambda s: s.pack and _full(s),
+    Rule("E216", "pack", lambda s: s.pack and s.format.kind in FILLED and not s.translation_term,
          lambda s: f"pack = true needs rows with room left, but {s.format.kind} rows are always "
          "full",
          label=lambda s: "memory needs such rows" if s.memory

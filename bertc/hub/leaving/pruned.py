@@ -41,11 +41,9 @@ def remove_units(
     encoder = resolved.encoder
     if not isinstance(encoder, Encoder):
         return resolved, dict(tensors)
-    removed, places = find_removed(encoder, tensors), entries(encoder)
-    smaller = dict(tensors)
-    for name, place in places.items():
-        gone = removed[place.part][place.layer]
-        if gone:
+    removed, smaller = find_removed(encoder, tensors), dict(tensors)
+    for name, place in entries(encoder).items():
+        if gone := removed[place.part][place.layer]:
             staying = (~_flags(tensors[name], place, gone)).nonzero().flatten()
             smaller[name] = tensors[name].index_select(place.axis, staying)
     return prune(resolved, removed), smaller

@@ -52,10 +52,8 @@ class Run(Timed, RunSettings):
     @property
     def trackers(self) -> tuple[Tracker, ...]:
         """The trackers that ``log`` names, each once."""
-        if self.log == "none":
-            return ()
         named = self.log if isinstance(self.log, tuple) else (self.log,)
-        return tuple(dict.fromkeys(named))
+        return tuple(dict.fromkeys(name for name in named if name != "none"))
 
     @model_serializer(mode="wrap")
     def _without_derived(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -161,8 +159,7 @@ class Resolved(Node):
     def with_free(self, settings: Mapping[str, Any] = FREE) -> Self:
         """The program with settings changed that are free, or with all as they are by default."""
         of_stages = {n: value for n, value in settings.items() if n in StageSettings.model_fields}
-        rest = {n: value for n, value in settings.items() if n not in of_stages}
-        run = self.run.model_copy(update=rest)
+        run = self.run.model_copy(update={n: settings[n] for n in settings if n not in of_stages})
         return self.with_stages(lambda _: of_stages).model_copy(update={"run": run})
 
     @property

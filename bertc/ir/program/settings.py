@@ -1,8 +1,7 @@
 """Every setting of a spec: type, bounds, alias, default, and the source of that default.
 
 A setting declared with ``default`` has that constant unless written. One declared with ``derived``
-is computed from others by a pass, as its rule says. One that is ``free`` changes nothing of what a
-run computes: it may be another when the run is resumed.
+is computed from others by a pass, as its rule says. A ``free`` one changes no result of a run.
 """
 
 from collections.abc import Mapping
@@ -271,11 +270,11 @@ def aliases() -> Mapping[str, str]:
 
 
 def declared(setting: str) -> dict[str, Any]:
-    """What a setting is declared with: its ``source``, or the rule it is derived by, ``alias``."""
+    """The ``alias`` of a setting, and the ``source`` of its default or the rule it follows."""
     extra = Settings.model_fields[setting].json_schema_extra
     assert isinstance(extra, dict), f"setting {setting} states no source"
     return extra
 
 
 FREE = {n: f.default for n, f in Settings.model_fields.items() if declared(n).get("free")}
-"""Settings that change nothing of what a run computes, and their defaults."""
+"""Settings that change no result of a run and so may change on resume, and their defaults."""

@@ -30,10 +30,7 @@ class Entries(NamedTuple):
 
 def units(encoder: Encoder, part: SharedPart) -> dict[int, int]:
     """The number of heads or neurons of each layer that owns some."""
-    return {
-        layer: encoder.layers[layer].heads if part == "attention" else encoder.layers[layer].ffn
-        for layer in sorted(set(encoder.owners[part]))
-    }
+    return {n: getattr(encoder.layers[n], AXES[part]) for n in sorted({*encoder.owners[part]})}
 
 
 def entries(encoder: Encoder) -> dict[str, Entries]:
@@ -53,17 +50,11 @@ def prune(resolved: Resolved, removed: Removed) -> Resolved:
     """The program as if every stage trained the network that is left, and removed nothing more."""
     encoder = resolved.encoder
     assert isinstance(encoder, Encoder), "the checks allow pruning of transformers alone"
-    # Layers that share a part have that of its owner.
-    gone = {
-        part: [len(removed.get(part, {}).get(owner, ())) for owner in encoder.owners[part]]
-        for part in get_args(SharedPart)
-    }
-    layers = (
-        layer.model_copy(update={"heads": layer.heads - heads, "ffn": layer.ffn - neurons})
-        for layer, heads, neurons in zip(
-            encoder.layers, gone["attention"], gone["ffn"], strict=True
-        )
-    )
+    layers = [*encoder.layers]
+    for part, axis in AXES.items():
+        for n, owner in enumerate(encoder.owners[part]):  # whose part those that share it have
+            left = getattr(layers[n], axis) - len(removed.get(part, {}).get(owner, ()))
+            layers[n] = layers[n].model_copy(update={axis: left})
     encoder = encoder.model_copy(update={"layers": tuple(layers)})
     return resolved.with_stages(lambda _: {"encoder": encoder, "grow": None, "prune": NOTHING})
 
@@ -105,8 +96,7 @@ def program_left(resolved: Resolved) -> Resolved | None:
     encoder = resolved.encoder
     removed = dict[SharedPart, ByLayer]()
     for stage in resolved.stages:
-        kind = stage.prune
-        if not isinstance(kind, Units) or not isinstance(encoder, Encoder):
+        if not isinstance(kind := stage.prune, Units) or not isinstance(encoder, Encoder):
             continue
         alike = {layer: [0.0] * number for layer, number in units(encoder, kind.part).items()}
         removed[kind.part] = choose_by_score(kind, alike, removed.get(kind.part, {}), kind.share)

@@ -115,7 +115,7 @@ class Scalars(NamedTuple):
             return number
         # Only a whole number of percents can mean nothing else.
         plain = isinstance(value.value, int) and number >= LEAST_PERCENTS
-        percent = plain and bounds.below_one and bounds.hold(number / 100)
+        percent = plain and (bounds.le or bounds.lt or 2) <= 1 and bounds.hold(number / 100)
         problem, instead = f"is {value.text}, must be {bounds}", f"{value.text}%" if percent else ""
         if (unit := unit_of(value.text)) and number <= 0:
             instead = f"1{' ' * (unit not in HOURS)}{unit}"

@@ -3,7 +3,6 @@
 The IR states types and limits once; shapes are a form that reading and printing can match on.
 """
 
-import math
 import re
 from dataclasses import asdict
 from functools import cache
@@ -30,11 +29,6 @@ class Limits(NamedTuple):
         above = (self.ge is None or number >= self.ge) and (self.gt is None or number > self.gt)
         below = (self.le is None or number <= self.le) and (self.lt is None or number < self.lt)
         return above and below
-
-    @property
-    def below_one(self) -> bool:
-        """True of those of a share, which may be written as a percentage."""
-        return (self.le or self.lt or math.inf) <= 1
 
     def __str__(self) -> str:
         names = zip(("at least", "above", "at most", "below"), self, strict=True)

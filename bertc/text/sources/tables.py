@@ -169,7 +169,7 @@ def column_indices(names: Sequence[str], place: str, selection: ColumnSelection)
 
 
 def column_index(name: str, names: Sequence[str]) -> int:
-    """The index of a column, by its name in NFC if no other has it so; -1 if there is none."""
+    """The index of a column, -1 if absent; its name may be in another form of Unicode."""
     if name in names:
         return names.index(name)
     alike = [i for i, n in enumerate(names) if normalize("NFC", n) == normalize("NFC", name)]
