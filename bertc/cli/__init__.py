@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 
@@ -21,7 +21,10 @@ def main() -> None:
         # The interpreter would look through all that was made once more when it ends.
         atexit.register(gc.freeze)
         # Looking for plugins reads the metadata of every package that is installed.
-        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+        if os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__") == "__all__":
+            loader: Any = ModuleType("pydantic.plugin._loader")  # which would import `email`
+            loader.get_plugins = tuple
+            sys.modules[loader.__name__] = loader
         from bertc.cli.options import QUICK, app_for
 
         words = sys.argv[1:]

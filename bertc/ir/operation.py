@@ -3,8 +3,8 @@
 A node states its operations for a ``Call``. Sizes are totals over all rows of the call.
 """
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from bertc.ir.base import Part
 from bertc.ir.blocks import block_size, in_blocks
@@ -17,8 +17,7 @@ Mask = Literal["keys", "causal", "pairs", "targets", "bias", "scores"]
 bias per head is added to the scores; ``scores``: one that has a gradient."""
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """One application of a network, or of a layer, to a batch.
 
     ``rows`` rows of ``tokens`` tokens each; states are computed for ``queries`` positions per row.
@@ -65,11 +64,10 @@ class Call:
     def of_all_states(self) -> "Call":
         """The same call with all states computed, as in all layers but the last."""
         queries = self.tokens + self.query_states
-        return self if self.queries == queries else replace(self, queries=queries)
+        return self if self.queries == queries else self._replace(queries=queries)
 
 
-@dataclass(frozen=True)
-class Widths:
+class Widths(NamedTuple):
     """The widths of one layer."""
 
     hidden: int
@@ -263,8 +261,7 @@ Operation = (
 Operations = tuple[Operation, ...]
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """Operations of one part, whose weights get their gradients together.
 
     Blocks with the same ``owner`` apply the same weights, ``weights`` numbers, ``frozen`` or not.
@@ -277,8 +274,7 @@ class Block:
     frozen: int = 0
 
 
-@dataclass(frozen=True)
-class Forward:
+class Forward(NamedTuple):
     """A forward pass in order; a layer is several blocks, and the unit of recomputation."""
 
     embeddings: Operations

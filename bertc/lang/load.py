@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import NamedTuple
@@ -27,8 +26,7 @@ _BARE_PATH = re.compile(
 """An unquoted path after ``--set name=``: the shell has removed the quotes."""
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(NamedTuple):
     """A spec as read: its tree, those of ``--set`` arguments, and the program that it extends."""
 
     title: str

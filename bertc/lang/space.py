@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import floor, log10
-from typing import Any
+from typing import Any, NamedTuple
 
 from bertc.base.diagnostics import Diagnostics, Span
 from bertc.ir.program.settings import aliases
@@ -22,8 +22,7 @@ DIGITS = 4
 """Significant digits of values that are drawn from a range."""
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """A range of whole numbers or of reals, both ends included."""
 
     name: str
@@ -33,8 +32,7 @@ class Interval:
     whole: bool
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(NamedTuple):
     """A list of values, each as written."""
 
     name: str
@@ -46,8 +44,7 @@ Draw = Callable[[Dimension], float | str]
 """A function that chooses a value: a number of an interval, or one of the options' texts."""
 
 
-@dataclass(frozen=True)
-class SpacePoint:
+class SpacePoint(NamedTuple):
     """A point of a space: its program, and the settings that were chosen, as written."""
 
     program: Program
@@ -138,7 +135,7 @@ def space(spec: str, overrides: Sequence[str] = ()) -> Space:
     samples = load(written, (), diagnostics, searched=True)
     diagnostics.raise_if_any()
     forced = {_canonical(item.name.text) for read in written.overrides for item in read.settings()}
-    written = replace(written, tree=_without(written.tree, forced))
+    written = written._replace(tree=_without(written.tree, forced))
     trees = (written.tree, *written.overrides)
     places = [place for read in trees for item in read.items for place in _places(item, "")]
     integers = {place for sample in samples for place in _whole_places(sample)}

@@ -3,9 +3,8 @@
 import io
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
 from bertc.base.storage import plain_file
 from bertc.base.storage.paths import files_matching
@@ -28,8 +27,7 @@ LARGEST_RANGE_BYTES = 64 << 20
 """Most bytes of one request, so that little is asked for again after a failure."""
 
 
-@dataclass(frozen=True)
-class FileAt:
+class FileAt(NamedTuple):
     """A file in a store: what its readers use of a path; ``version`` changes with its content."""
 
     address: str

@@ -4,7 +4,6 @@ And a vocabulary as an export needs it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -53,8 +52,7 @@ ROPE = {"rope_scaling": Single(None, "angles grow otherwise with positions"),
         "partial_rotary_factor": Single(None, "a part of a head turns")}  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Wordless:
+class Wordless(NamedTuple):
     """A vocabulary without files, of which some ids are known."""
 
     pad: int

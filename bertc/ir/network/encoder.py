@@ -1,7 +1,6 @@
 """A transformer encoder with every dimension resolved, and its weight table."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Annotated, Any, Self
 
@@ -15,7 +14,7 @@ from bertc.ir.network.attention import Attention
 from bertc.ir.network.body_node import Attended, BodyNode, Wanted, is_below
 from bertc.ir.network.ffn import Activation, Ffn
 from bertc.ir.network.head import POOLINGS, Pooled
-from bertc.ir.network.layer import Dropout, EncoderLayer, LayerWidths
+from bertc.ir.network.layer import Dropout, EncoderLayer, LayerWidths, one_or_all
 from bertc.ir.network.norm import Norm, NormFunction
 from bertc.ir.network.positions import LearnedPositions, Positions
 from bertc.ir.network.residual import PLAIN_STREAM, Residual
@@ -114,9 +113,9 @@ class Encoder(BodyNode):
         return {
             "layers": self.depth,
             "hidden": self.hidden,
-            "heads": _one_or_all([layer.heads for layer in self.layers]),
+            "heads": one_or_all(self.layers, "heads"),
             "head_dim": self.layers[0].head_dim,
-            "ffn": _one_or_all([layer.ffn for layer in self.layers]),
+            "ffn": one_or_all(self.layers, "ffn"),
             "embedding": self.embedding,
             "table": self.table,
             "share": scheme_of(self.attention_owner, self.ffn_owner),
@@ -126,7 +125,7 @@ class Encoder(BodyNode):
         }
 
     def operations(self, call: op.Call) -> op.Forward:
-        call = replace(call, causal=self.causal)
+        call = call._replace(causal=self.causal)
         complete = self.depth if call.layers is None else call.layers
         depth = complete + call.projects
         calls = ([call.of_all_states()] * (self.depth - 1) + [call])[:depth]
@@ -134,7 +133,7 @@ class Encoder(BodyNode):
         computed = list(zip(layers, calls, strict=True))
         last, reach = self.layer(self.depth - 1), self.attention.at(self.depth - 1).reach
         blocks = reach is not None and in_blocks(call.keys, reach)
-        decoding = replace(call, queries=call.tokens if blocks else call.decoded)
+        decoding = call._replace(queries=call.tokens if blocks else call.decoded)
         decoded = 2 * [(last, decoding)] if call.decoded else []
         kinds = dict.fromkeys((*computed, *decoded))
         parts = {key: key[0].operations(key[1]) for key in kinds}
@@ -230,10 +229,6 @@ class Encoder(BodyNode):
 def decoder_positions(encoder: Encoder) -> LearnedPositions | None:
     """Positions that the queries of the mask decoder have, whose layer is the last one."""
     return LearnedPositions(rows=encoder.head.decoder) if encoder.head.decoder else None
-
-
-def _one_or_all(widths: Sequence[int]) -> int | tuple[int, ...]:
-    return tuple(widths) if len({*widths}) > 1 else widths[0]
 
 
 def outer_weights(encoder: Encoder) -> tuple[Weight, ...]:

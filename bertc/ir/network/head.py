@@ -5,7 +5,6 @@ width h.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from operator import not_
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
@@ -18,8 +17,7 @@ from bertc.ir.network.norm import NormFunction
 from bertc.ir.network.table import AdaptiveTable, Cluster, TokenTable, share_by_zipf
 
 
-@dataclass(frozen=True)
-class TokenHead:
+class TokenHead(NamedTuple):
     """The head over the vocabulary of a network of these widths, tied to its token table."""
 
     kind: "Head"
@@ -178,8 +176,7 @@ masked-LM head does before its table; words that are tagged go through it too (m
 """
 
 
-@dataclass(frozen=True)
-class Pooling:
+class Pooling(NamedTuple):
     """The steps of a pooler after its dense layer, and the states that it reads.
 
     ``units`` are activations in order; none: the encoder's for heads, and a norm. ``mean`` is over

@@ -25,6 +25,13 @@ class LayerWidths(Node):
     ffn: Width
 
 
+def one_or_all(layers: tuple[LayerWidths, ...], width: str) -> int | tuple[int, ...]:
+    """A width of layers: one number if it is that of all, or one per layer."""
+    alike = layers.count(layers[0]) == len(layers)  # quick of the same one
+    widths = tuple(getattr(layer, width) for layer in (layers[:1] if alike else layers))
+    return widths if len({*widths}) > 1 else widths[0]
+
+
 class Dropout(Node):
     """Dropout rates in training; a bare number sets both ``hidden`` and ``attention``."""
 

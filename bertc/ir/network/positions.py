@@ -1,8 +1,8 @@
 """Position kinds with their settings, weights and operations, and distances as scores know them."""
 
 import math
-from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -13,8 +13,7 @@ SHORTEST = 8
 """Tokens of the shortest row."""
 
 
-@dataclass(frozen=True)
-class Ranges:
+class Ranges(NamedTuple):
     """Distances by rows of a table of ``buckets``: near ones have a row each, others share.
 
     Those up to ``single`` have a row of their own; ranges up to ``distance`` have the others, which
@@ -35,8 +34,7 @@ class Ranges:
         return f"{reason}distance = {self.distance} leaves nothing to the others"
 
 
-@dataclass(frozen=True)
-class Distances:
+class Distances(NamedTuple):
     """Scores by distance, which need no position embeddings and allow a memory before rows.
 
     ``backward``: rows may be reversed. ``clamps``: it has a ``clamp`` that evaluation may set.

@@ -79,7 +79,7 @@ def forward_pass(stage: Stage, network: Network, rows: int) -> tuple[op.Forward,
             operations = _limit(operations, learns, reached)
             if number >= decoder and not below and block.part == "attention":
                 operations = _of_keys_below(operations, learns)
-            blocks.append(replace(block, operations=operations))
+            blocks.append(block._replace(operations=operations))
             reached = reached or learns
         layers.append(tuple(blocks))
     last = forward.last
@@ -106,7 +106,7 @@ def _adapt_pass(forward: op.Forward) -> op.Forward:
             for o in block.operations:
                 operations.append(_adapt(o, reached, tables, output))
                 reached = reached or (isinstance(o, op.Product) and o.adapts)
-            blocks.append(replace(block, operations=tuple(operations)))
+            blocks.append(block._replace(operations=tuple(operations)))
         layers.append(tuple(blocks))
     return op.Forward(tuple(map(op.Alone, forward.embeddings)), tuple(layers), forward.last)
 

@@ -4,7 +4,7 @@ Names and shapes alone, from the two weight tables; ``run.train.state`` moves te
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from bertc.ir.changing.growth import Beginning, Identity
 from bertc.ir.network.body import Body
@@ -16,8 +16,7 @@ _FIRST_NORM = ".attention.0.norm."
 """A norm that layer 0 may lack, and layers that begin as copies of it do not."""
 
 
-@dataclass(frozen=True)
-class WeightMap:
+class WeightMap(NamedTuple):
     """The initial values of the weights of a network.
 
     ``copies`` maps a weight to the old one that it copies; ``zeros`` are set to zero; ``fresh`` are

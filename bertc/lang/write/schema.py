@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from typing import NamedTuple
 
 from bertc.ir.base import Node
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings, declared
@@ -84,8 +85,7 @@ class AllowedValues:
         return next(items, None)
 
 
-@dataclass(frozen=True)
-class Argument:
+class Argument(NamedTuple):
     """An argument of a kind; ``default`` is "" if it has to be written."""
 
     name: str
@@ -131,8 +131,7 @@ class ValueKind:
         return self._node.number_unit
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """A setting: its letter, meaning and values, its default, and where that is from.
 
     ``alias`` is "" without a letter, ``default`` where it is derived by the rule in ``source``.

@@ -59,11 +59,8 @@ def show_value(value: Any, shape: shapes.Shape | None = None, *, full: bool = Fa
 
 def quote(text: str) -> str:
     """The text as a string literal."""
-    return '"' + "".join(_ESCAPES.get(c) or _printable(c) for c in text) + '"'
-
-
-def _printable(character: str) -> str:
-    return character if character.isprintable() else f"\\u{{{ord(character):x}}}"
+    shown = (_ESCAPES.get(c) or (c if c.isprintable() else f"\\u{{{ord(c):x}}}") for c in text)
+    return f'"{"".join(shown)}"'
 
 
 def _lines(settings: Mapping[str, Given], origins: bool) -> list[str]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import torch
@@ -49,7 +49,7 @@ def grow_model(
         if len(heads) > 1:
             old, new = heads[0], heads[-1]
             moved = {n: n.replace(new, old) for n in places.copies if n.startswith(new)}
-            places = replace(places, copies={**places.copies, **moved})
+            places = places._replace(copies={**places.copies, **moved})
     model = build(target)
     parameters = dict(model.named_parameters())
     move(places, weights, parameters)

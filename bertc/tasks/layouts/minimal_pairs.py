@@ -6,9 +6,8 @@ babylm/evaluation-pipeline-2025 reads them (sentence_zero_shot/read_files.py), a
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bertc.base.diagnostics import DataError, MissingInputError, listed
 from bertc.base.storage.files import suffix
@@ -27,8 +26,7 @@ LAYOUTS: Mapping[tuple[str, ...], tuple[str, ...]] = {
 """Columns that a layout needs, and those that it may have."""
 
 
-@dataclass(frozen=True)
-class MinimalPair:
+class MinimalPair(NamedTuple):
     """Sentences, the right one first, scored from the characters ``begins`` on.
 
     ``groups`` are the names of what it tests, by kind of group; the first one is averaged over. The

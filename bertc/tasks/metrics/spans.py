@@ -6,7 +6,7 @@ passage, counted in tokens.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +18,14 @@ NOWHERE = 1e6
 """Null odds if no window has any text; in place of the unbounded number of the official scripts."""
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(NamedTuple):
     """The position of one row in its passage."""
 
     first_token: int  # index in the passage of the row's first passage token
     offsets: Ints  # (s, 2) begin and end of tokens, in characters; -1 outside of the passage
 
 
-@dataclass(frozen=True)
-class AnswerCandidate:
+class AnswerCandidate(NamedTuple):
     """A possible answer, with its probability among the candidates; "" means no answer."""
 
     text: str
@@ -35,8 +33,7 @@ class AnswerCandidate:
     probability: float
 
 
-@dataclass(frozen=True)
-class Decoded:
+class Decoded(NamedTuple):
     """The decoded answer to one question.
 
     ``text`` is the answer, "" for none; ``likeliest`` the best text; ``odds`` the score of no

@@ -9,10 +9,8 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bertc.base.diagnostics import BertcError, DataError, MissingInputError, UnsafeError
 from bertc.base.diagnostics.errors import as_data_error
@@ -39,8 +37,7 @@ SEEN_OF_CONFIG = ("model_type", "tokenizer_class", "transformers_version")
 """Settings of config.json that AutoTokenizer reads."""
 
 
-@dataclass(frozen=True)
-class ReadTokenizer:
+class ReadTokenizer(NamedTuple):
     """A tokenizer.json, ``written``, special tokens by role, and settings for other readers."""
 
     file: Path
@@ -123,6 +120,8 @@ def _of_run(file: Path) -> ReadTokenizer:
 
 
 def _of_others(path: Path, file: Path, lower: bool) -> dict[str, Any]:
+    from importlib.metadata import version
+
     files = _seen(path, file)
     tokens = max(map(_tokens_in, files, files.values()))
     if tokens > LARGEST_VOCABULARY:

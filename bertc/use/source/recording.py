@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import torch
@@ -32,8 +32,7 @@ LONG_LIST = 32
 """Numbers from which on a list is written as a call of the function that made it."""
 
 
-@dataclass(frozen=True)
-class Binding:
+class Binding(NamedTuple):
     """The name of a value in a frame."""
 
     depth: int
