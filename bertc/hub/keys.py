@@ -29,14 +29,13 @@ def keys(
     family: Family, encoder: Encoder, names: Iterable[str], named: Mapping[str, str]
 ) -> dict[str, str]:
     """Keys without prefix of the weights that the layout has; ``named`` overrides its names."""
-    numbers, known = weight_numbers(encoder), {**family.names, **named}
-    placed = dict[str, str]()
+    known, placed = {**family.names, **named}, dict[str, str]()
     for name in names:
         pattern, number = _pattern(name)
         module, _, leaf = pattern.rpartition(".")
         if pattern in known or module in known:
             key = known[pattern] if pattern in known else f"{known[module]}.{leaf}"
-            placed[name] = key.format(n=numbers[int(number)] if number else "")
+            placed[name] = key.format(n=weight_numbers(encoder)[int(number)] if number else "")
     return placed
 
 

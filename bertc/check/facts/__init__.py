@@ -25,11 +25,12 @@ from bertc.lang import load
 def facts(program: Program, diagnostics: Diagnostics) -> Program:
     """A program with every fact from other files filled in: the first pass."""
 
-    def in_folders(settings: Mapping[str, Given]) -> dict[str, Given]:
+    def in_folders(settings: Mapping[str, Given]) -> Mapping[str, Given]:
         """Settings with the folder in the hub's cache of each model, named after the commit."""
-        named = (name for name in ("init", "teacher", "vocab") if name in settings)
-        values = {n: replace(settings[n], value=_with_folder(settings[n].value)) for n in named}
-        return {**settings, **values}
+        named = {n: settings[n] for n in ("init", "teacher", "vocab") if n in settings}
+        placed = {n: Given(_with_folder(g.value), g.origin) for n, g in named.items()}
+        alike = all(placed[name].value is setting.value for name, setting in named.items())
+        return settings if alike else {**settings, **placed}
 
     program = extends(program, diagnostics).map_blocks(in_folders)
     init = program.settings.get("init")
@@ -77,13 +78,12 @@ def _of_teacher(program: Program, init: Given) -> tuple[Given, dict[str, Any]]:
     return init, shape.body.settings() if shape else {}
 
 
-def _read_of(settings: Mapping[str, Given]) -> dict[str, Given]:
+def _read_of(settings: Mapping[str, Given]) -> Mapping[str, Given]:
     read = map_terms(settings, count_examples)
     teachers = settings.get("teacher")
-    if teachers is not None:
-        shaped = tuple(_with_shape(teacher) for teacher in teachers.value)
-        read["teacher"] = Given(shaped, teachers.origin)
-    return read
+    if teachers is None:
+        return read
+    return {**read, "teacher": Given(tuple(map(_with_shape, teachers.value)), teachers.origin)}
 
 
 def _with_shape(teacher: Teacher) -> Teacher:

@@ -15,7 +15,6 @@ from bertc.check.passes.inputs import missing_inputs, vocabulary
 from bertc.check.passes.lengths import in_steps
 from bertc.check.passes.recipes import recipes
 from bertc.check.passes.remarks import remarks
-from bertc.check.passes.settings import type_settings
 from bertc.check.passes.sharing import sharing
 from bertc.check.passes.tasks import tasks
 from bertc.check.passes.teaching.teachers import teachers
@@ -23,18 +22,11 @@ from bertc.ir.program.complete import Complete
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Program
 
-
-def typed(program: Program, diagnostics: Diagnostics) -> Complete:
-    """Turn settings into attributes of their types, by stage: ``L=2`` becomes ``layers=2``."""
-    return type_settings(program)
-
-
 PASSES = (
     extends,  # first, since settings of the base count as written
     recipes,  # before the defaults, which would hide what a recipe may set
     defaults,
-    in_steps,  # lengths in tokens, by batch and seq
-    typed,
+    in_steps,  # lengths in tokens, by batch and seq; settings become attributes
     bodies,  # after the defaults, which are of transformers
     vocabulary,  # reads files; after the defaults, since init has a vocabulary of its own
     generator_widths,  # derived from the encoder's widths, which have defaults

@@ -114,14 +114,15 @@ def _stages(program: Complete) -> tuple[AnyStage, ...]:
     for stage in program.stages:
         before = stages[-1] if stages else None
         networks = body(stage, reads_on(stage.objective)), _generator(stage)
-        facing = before and (body(stage, before.encoder.causal), networks[1])
+        turned = before and before.encoder.causal != networks[0].causal
+        facing = (body(stage, not networks[0].causal), networks[1]) if turned else networks
         begins = _begins_anew(stage, before, facing)
         if begins and (before or carried is None):
             counted_from = first
         change: NetworkChange | None = None
         if begins:
             change = stage.grow
-        elif before and before.encoder.causal != networks[0].causal:
+        elif turned:
             change = Turned()
         settled = _stage(stage, networks, change, first, program.total_steps, counted_from)
         rows_read = carried.rows if carried and not before else 0

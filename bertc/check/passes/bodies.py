@@ -41,9 +41,10 @@ def bodies(program: Complete, diagnostics: Diagnostics) -> Complete:
 
 def drop_unread(program: Complete) -> Program:
     """The program without the settings that its body has no use for."""
-    settings = program.program.settings
-    read = {name: setting for name, setting in settings.items() if name not in program.body.unread}
-    return Program(program.program.name, read, program.program.stages, program.program.base)
+    read, unread = program.program.settings, program.body.unread
+    if unread:
+        read = {name: setting for name, setting in read.items() if name not in unread}
+    return program.program.having(read, program.program.stages)
 
 
 def check_body(check: Checker[CompleteStage]) -> None:

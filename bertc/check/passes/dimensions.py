@@ -21,6 +21,8 @@ CONSTANT = {
     if not field.is_required()
 }
 
+_CONSTANTS = {id(setting.origin) for setting in CONSTANT.values()}
+
 
 def defaults(program: Program, diagnostics: Diagnostics) -> Program:
     """Give each unset setting its constant default; that of ``seq`` is at most the positions.
@@ -43,13 +45,9 @@ def dimensions(program: Complete, diagnostics: Diagnostics) -> Complete:
     """
     derived = dict[str, object]()
     for formulas in DERIVED:
-        open_ = {n: compute for n, compute in formulas.items() if n not in program.origins}
-        derived |= {setting: compute(program) for setting, compute in open_.items()}
-        program = program.model_copy(update=derived)
-    program = set_values(
-        program,
-        {n: Given(v, Origin("derived", source=declared(n)["source"])) for n, v in derived.items()},
-    )
+        open_ = {n: compute(program) for n, compute in formulas.items() if n not in program.origins}
+        program, derived = program.model_copy(update=open_), derived | open_
+    program = set_values(program, {n: Given(v, _RULES[n]) for n, v in derived.items()})
     return program.model_copy(update={"program": drop_unread(program)})
 
 
@@ -59,7 +57,7 @@ def limits(program: Complete, diagnostics: Diagnostics) -> None:
     ``hidden=1M`` is E109: it gives ``ffn=4M``.
     """
     reported, apart = set[Span | None](), set.intersection(*(set(s.own) for s in program.stages))
-    of_run = [name for name in program.origins if name not in apart]
+    of_run = [n for n, o in program.origins.items() if n not in apart and id(o) not in _CONSTANTS]
     for settings, names in ((program, of_run), *((stage, stage.own) for stage in program.stages)):
         for name in filter(_bounds().__contains__, names):
             bounds = _bounds()[name]
@@ -134,3 +132,6 @@ DERIVED: tuple[dict[str, Callable[[Complete], object]], ...] = (
     },
 )
 """The formula of each derived setting, from constant defaults and what groups before it derive."""
+_RULES = {
+    n: Origin("derived", source=declared(n)["source"]) for formulas in DERIVED for n in formulas
+}

@@ -64,14 +64,15 @@ def _merge_base(
 
 def _without_budgets(program: Program, diagnostics: Diagnostics) -> Program:
     """The program without ``steps=equal(...)``; one in a stage is reported."""
-    for stage in program.stages:
-        steps = stage.settings.get("steps")
-        if steps and isinstance(steps.value, Equal):
+    budgets = [b["steps"] for b in program.blocks if "steps" in b]
+    budgets = [steps for steps in budgets if isinstance(steps.value, Equal)]
+    for steps in budgets:
+        if steps is not program.settings.get("steps"):
             message = "equal(...) is the length of a whole run, not of a stage"
             diagnostics.error("E118", message, steps.origin.span, help="steps=1000")
-    return program.map_blocks(
-        lambda block: {name: g for name, g in block.items() if not isinstance(g.value, Equal)}
-    )
+    if not budgets:
+        return program
+    return program.map_blocks(lambda block: {n: g for n, g in block.items() if g not in budgets})
 
 
 def _learns_task(settings: Mapping[str, Given]) -> bool:
@@ -103,7 +104,9 @@ def _override_stages(
         stages = _share_out(stages, run, settings["steps"])
         overruled -= {"steps"}
     return tuple(
-        replace(stage, settings={n: g for n, g in stage.settings.items() if n not in overruled})
+        stage.having({n: g for n, g in stage.settings.items() if n not in overruled})
+        if overruled.intersection(stage.settings)
+        else stage
         for stage in stages
     )
 

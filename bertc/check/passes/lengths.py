@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from bertc.base.diagnostics import Diagnostics
@@ -22,10 +23,11 @@ from bertc.ir.program.written import DEFAULT_STAGE, Given, Origin, Program, Stag
 Paces = Sequence[tuple[int, float]]
 """(number of steps, tokens or words of each), one after the other."""
 FOREVER = 10**18
+Counted = Tokens | Epochs | Words
 
 
-def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
-    """Turn lengths in tokens, padding included, in epochs and words into steps.
+def in_steps(program: Program, diagnostics: Diagnostics) -> Complete:
+    """Turn lengths in tokens, padding included, in epochs and words into steps; type settings.
 
     ``steps=1G tokens batch=256 seq=512`` becomes ``steps=7629 batch=256 seq=512``. The last step of
     a length in epochs or words is the one that completes it. Warm-up is counted from the start of
@@ -50,18 +52,23 @@ def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
         stages = type_settings(replace(program, stages=blocks)).stages
     paces = [_paces(stage, stage.steps) for stage in stages]
     blocks = tuple(
-        replace(block, settings=_time(block.settings, of_stage))
+        block.having(_time(block.settings, of_stage))
         for block, of_stage in zip(blocks, paces, strict=True)
     )
-    timed = _time(program.settings, [pace for of_stage in paces for pace in of_stage])
-    if not program.stages:
-        return replace(program, settings={**timed, **blocks[0].settings})
-    first = {**program.settings, **blocks[0].settings}
-    of_tokens = {n: first[n] for n, setting in timed.items() if _in_tokens(setting.value)}
-    total = sum(stage.steps for stage in stages)
-    if all("steps" in stage.own for stage in stages) and total != known.steps:
-        of_tokens["steps"] = Given(total, Origin("default", source="the sum of its stages"))
-    return replace(program, settings={**timed, **of_tokens}, stages=blocks)
+    timed, first = _time(program.settings, [*chain(*paces)]), dict(blocks[0].settings)
+    if program.stages:
+        values = {n: s.value for n, s in timed.items() if s is not CONSTANT.get(n)}
+        first = {
+            name: first.get(name, program.settings[name])
+            for name, value in values.items()
+            if isinstance(value, Counted) or (isinstance(value, Method) and value.in_tokens)
+        }
+        total = sum(stage.steps for stage in stages)
+        if all("steps" in stage.own for stage in stages) and total != known.steps:
+            first["steps"] = Given(total, Origin("default", source="the sum of its stages"))
+    settings = {**timed, **first} if first else timed
+    stepped = program.having(settings, blocks if program.stages else ())
+    return known if stepped is program else type_settings(stepped)
 
 
 def shares(stages: Sequence[StageGiven], run: Mapping[str, Given], tokens: bool) -> list[float]:
@@ -81,12 +88,6 @@ def shares(stages: Sequence[StageGiven], run: Mapping[str, Given], tokens: bool)
         return sum(steps * (pace if tokens else 1) for steps, pace in paces)
 
     return [share(stage, before.steps) for stage, before in zip(counted, named, strict=True)]
-
-
-def _in_tokens(value: Any) -> bool:
-    if isinstance(value, Method):
-        return value.in_tokens
-    return isinstance(getattr(value, "over", value), Tokens | Epochs | Words)
 
 
 def _count(stage: CompleteSettings) -> dict[str, Given]:
@@ -165,7 +166,7 @@ def _time(settings: Mapping[str, Given], paces: Paces) -> Mapping[str, Given]:
 
 
 _OF_TASKS: tuple[Rule[CompleteSettings], ...] = (
-    Rule("E327", "steps", lambda s: isinstance(s.steps, Tokens | Epochs | Words),
+    Rule("E327", "steps", lambda s: isinstance(s.steps, Counted),
          "steps of a task are not counted in text: its rows are as long as its examples",
          way=lambda s: {"help": "epochs=3", "fix": fix(s.origins["steps"], "epochs=3")}),
 )  # fmt: skip

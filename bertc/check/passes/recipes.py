@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.published.systems import Published
@@ -54,11 +53,11 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
 
     forced = {n: g for n, g in program.settings.items() if reaches_tasks(n, g)}
     for stage in program.stages:
-        in_stage = dict(stage.settings)
-        if "objective" in in_stage and (tasks := _tasks(in_stage["objective"])):
-            in_stage = _follow(in_stage, forced, tasks, published, room, diagnostics)
-        stages.append(replace(stage, settings=in_stage))
-    program = replace(program, stages=tuple(stages))
+        objective, in_stage = stage.settings.get("objective"), stage.settings
+        if objective is not None and (tasks := _tasks(objective)):
+            in_stage = _follow(dict(in_stage), forced, tasks, published, room, diagnostics)
+        stages.append(stage.having(in_stage))
+    program = program.having(program.settings, tuple(stages))
     objective = program.settings.get("objective")
     if objective is not None and (tasks := _tasks(objective)):
         filled = _follow(dict(program.settings), {}, tasks, published, room, diagnostics)
@@ -69,7 +68,8 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
 def _with_their_pooler(program: Program, published: Published) -> Program:
     """Take the pooler that the recipe of every task has, or has not, unless a term needs BERT's."""
     blocks = [stage.settings for stage in program.stages] or [{}]
-    objectives = [{**program.settings, **block}.get("objective") for block in blocks]
+    of_run = program.settings.get("objective")
+    objectives = [block.get("objective", of_run) for block in blocks]
     tasks = [task for objective in objectives if objective for task in _tasks(objective)]
     pairs = any(asks_about_pairs(objective.value) for objective in objectives if objective)
     poolers = {published.recipe(task).get("pooler", True) for task in tasks}

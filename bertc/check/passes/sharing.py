@@ -108,7 +108,8 @@ def _shared_layers_alike(check: Checker[Complete], layers: int) -> None:
     program = check.settings
     for part, setting in schemes.AXES.items():
         widths = layer_values(getattr(program, setting), layers)
-        for layer, owner in enumerate(owners(program.share, part, layers)):
+        shared = owners(program.share, part, layers) if len({*widths}) > 1 else ()
+        for layer, owner in enumerate(shared):
             if widths[layer] != widths[owner]:
                 check.report(
                     "E202",

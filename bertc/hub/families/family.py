@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from bertc.hub.families.config import HfConfig
 from bertc.ir.learning import task
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.head import PoolerKind
+from bertc.ir.once import once
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.node import System
 from bertc.ir.vocabulary import Vocabulary
@@ -139,8 +140,7 @@ def transformer(resolved: Resolved) -> Encoder:
     return encoder
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A program to export, its padding id, and the families that it was imported or tuned from."""
 
     resolved: Resolved
@@ -229,6 +229,7 @@ class Family:
         return next((known for known in self.classes if known.parts <= parts), None)
 
 
+@once
 def weight_numbers(encoder: Encoder) -> dict[int, int]:
     """Index of each layer that owns weights; without sharing the layer's own number."""
     return {owner: number for number, owner in enumerate(sorted(set(encoder.attention_owner)))}

@@ -9,6 +9,7 @@ from pydantic import Field
 from bertc.ir.base import BY_KIND, Count, Node, Tokens
 from bertc.ir.fixes import Also, Rule, Rules, span_if_written
 from bertc.ir.methods.method import Method, Pieces
+from bertc.ir.once import once
 from bertc.ir.terms.masking import Masks
 
 MOST_STAGES = 100
@@ -63,6 +64,7 @@ class RisingBatch(Method):
     def in_tokens(self) -> bool:
         return isinstance(self.over, Tokens)
 
+    @once
     def over_steps(self, batch: int, seq: int, steps: int, tokens: float | None) -> Self:
         if isinstance(self.over, int):
             return self
@@ -78,6 +80,7 @@ class RisingBatch(Method):
             over = min(steps - 1, self.over * steps)
         return self.model_copy(update={"over": max(1, round(over))})
 
+    @once
     def batches(self, batch: int, steps: int) -> Pieces:
         """Sizes that have steps, fewer if they are more than a run may have, which is refused."""
         assert isinstance(self.over, int), "a pass has made them steps"

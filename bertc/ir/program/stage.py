@@ -42,12 +42,12 @@ EVALUATED_FILES = tuple(m.holds.file for m in METHODS if m.holds and m.holds.eva
 
 def methods_of(settings: Any) -> tuple[AnyMethod, ...]:
     """The methods of a stage, by its settings or resolved, in the order in which they act."""
-    network = getattr(settings, "encoder", settings)
+    known = vars(settings)  # absent attributes take long
     methods = (
-        getattr(settings, "batch_warmup", FULL_BATCH), falls(settings.objective) and FallingMasks(),
+        known.get("batch_warmup", FULL_BATCH), falls(settings.objective) and FallingMasks(),
         settings.memory and RowMemory(tokens=settings.memory),
-        getattr(settings, "clock", 0) and Clock(hours=settings.clock),
-        getattr(network, "adapt", NO_ADAPTER),
+        known.get("clock", 0) and Clock(hours=settings.clock),
+        vars(known.get("encoder", settings)).get("adapt", NO_ADAPTER),
         settings.freeze and Freezing(what=settings.freeze), settings.prune, settings.average,
         settings.patience and Patience(evaluations=settings.patience),
     )  # fmt: skip

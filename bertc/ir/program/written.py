@@ -1,7 +1,8 @@
 """A spec as written: typed values by setting, each with its origin."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from operator import is_
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -44,7 +45,11 @@ class StageGiven:
 
     def with_settings(self, new: Mapping[str, Given]) -> "StageGiven":
         """The same stage with some settings replaced or added."""
-        return replace(self, settings={**self.settings, **new})
+        return self.having({**self.settings, **new})
+
+    def having(self, settings: Mapping[str, Given]) -> "StageGiven":
+        """The same stage with these settings; itself if they are its own."""
+        return self if settings is self.settings else StageGiven(self.name, settings, self.span)
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,7 @@ class Program:
 
     def with_settings(self, new: Mapping[str, Given]) -> "Program":
         """The same program with some settings replaced or added."""
-        return replace(self, settings={**self.settings, **new})
+        return self.having({**self.settings, **new}, self.stages)
 
     def with_values(self, **values: Any) -> "Program":
         """The same program with settings set to typed values, as by ``--set``."""
@@ -69,8 +74,13 @@ class Program:
 
     def map_blocks(self, change: Callable[[Mapping[str, Given]], Mapping[str, Given]]) -> "Program":
         """The same program with other settings of the run and of each stage."""
-        stages = (replace(stage, settings=change(stage.settings)) for stage in self.stages)
-        return replace(self, settings=change(self.settings), stages=tuple(stages))
+        settings = change(self.settings)
+        return self.having(settings, tuple(s.having(change(s.settings)) for s in self.stages))
+
+    def having(self, settings: Mapping[str, Given], stages: tuple[StageGiven, ...]) -> "Program":
+        """The same program with these settings and stages; itself if they are its own."""
+        alike = settings is self.settings and [*map(id, stages)] == [*map(id, self.stages)]
+        return self if alike else Program(self.name, settings, stages, self.base)
 
     @property
     def blocks(self) -> tuple[Mapping[str, Given], ...]:
@@ -78,8 +88,10 @@ class Program:
         return (self.settings, *(stage.settings for stage in self.stages))
 
 
-def map_terms(settings: Mapping[str, Given], change: Callable[[Any], Any]) -> dict[str, Given]:
-    """Settings with each term of their objective changed."""
-    if (objective := settings.get("objective")) is None:
-        return dict(settings)
-    return {**settings, "objective": replace(objective, value=tuple(map(change, objective.value)))}
+def map_terms(settings: Mapping[str, Given], change: Callable[[Any], Any]) -> Mapping[str, Given]:
+    """Settings with each term of their objective changed; themselves if none is."""
+    objective = settings.get("objective")
+    terms = tuple(map(change, objective.value)) if objective else ()
+    if objective is None or all(map(is_, terms, objective.value)):
+        return settings
+    return {**settings, "objective": Given(terms, objective.origin)}

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from bertc.ir.base import BY_KIND, Node
+from bertc.ir.once import once
 
 
 class _Unit(Node):
@@ -170,6 +171,7 @@ class Masks(Node):
         """The share of tokens to mask when ``over`` of the steps are; 0: none."""
         return self.p + (self.p_end - self.p) * over if self.p_end else self.p
 
+    @once
     def restrict(self, begin: float, end: float) -> Self:
         """Itself in steps of which shares from ``begin`` to ``end`` are over."""
         if not self.p_end:

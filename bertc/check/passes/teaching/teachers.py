@@ -27,7 +27,7 @@ from bertc.ir.vocabulary import table_rows
 def taught_terms(stage: CompleteStage) -> tuple[Term, ...]:
     """The terms of a stage, for scores one of each task, with what follows from its networks."""
     return tuple(
-        term.model_copy(update={"objective": filled})
+        term if filled is term.objective else term.model_copy(update={"objective": filled})
         for term in stage.objective
         for filled in _fill(term.objective, stage)
     )
@@ -150,6 +150,8 @@ def _weigh_something(
     stage: CompleteStage, from_here: Sequence[CompleteStage], diagnostics: Diagnostics
 ) -> None:
     """Report terms of weight 0, unless another one trains their heads, here or in a later stage."""
+    if all(term.weight for term in stage.objective):
+        return
     heads = {
         learned.head_name
         for a_stage in from_here
