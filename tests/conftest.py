@@ -74,6 +74,7 @@ def tokenizers_of_others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
     """Let this process read them, once in a session: another takes a second for each."""
     kept = tmp_path_factory.mktemp("tokenizers")
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bertc.run.beginning.synthetic.TEXT_TOKENS", 2**14)  # 20 ms for a million
         patch.setattr(reading, "cache_folder", lambda: kept)
         patch.setattr(reading, "in_process", lambda folder, lower, _: read_or_refuse(folder, lower))
         yield

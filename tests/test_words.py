@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parent.parent / "bertc"
+from tests.test_architecture import PACKAGE, nodes
 
 ALL_ROOMS = sorted(
     "/".join(path.parent.relative_to(PACKAGE).parts) for path in PACKAGE.rglob("__init__.py")
@@ -51,7 +51,7 @@ def files(room: str) -> Iterator[Path]:
 
 def first_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Line number and first line of every docstring, those of constants and fields included."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         body = getattr(node, "body", None)
         for place, child in enumerate(body if isinstance(body, list) else []):
             if not (isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)):
@@ -65,7 +65,7 @@ def first_lines(path: Path) -> Iterator[tuple[int, str]]:
 def public_names(path: Path) -> set[str]:
     """Classes, functions and constants of a module."""
     names = set()
-    for node in ast.parse(path.read_text()).body:
+    for node in nodes(path)[0].body:
         match node:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                 names.add(name)
@@ -92,8 +92,7 @@ def test_first_lines_begin_with_the_main_clause_in_common_words_and_are_short(ro
 @pytest.mark.parametrize("room", ROOMS)
 def test_names_say_what_the_thing_is(room: str) -> None:
     for path in files(room):
-        tree = ast.parse(path.read_text())
-        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        functions = [node for node in nodes(path) if isinstance(node, ast.FunctionDef)]
         for node in (inner for function in functions for inner in ast.walk(function)):
             bound = (
                 node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else ""

@@ -271,6 +271,7 @@ def test_a_terminated_command_exits_with_143_and_goes_on(tmp_path, corpus_file, 
     (tmp_path / "farm.bertc").write_text(
         "layers=2 hidden=32 heads=2 seq=24 batch=8 steps=4000 vocab=wordpiece(120)\n"
         f'data=files("{corpus_file}", sentences=lines) holdout=20% device=cpu compile=off\n'
+        "log_every=2"
     )
     said, metrics = tmp_path / "said", tmp_path / "run" / "metrics.jsonl"
     process = processes.Process(target=train_farm, args=(said,))
@@ -313,9 +314,8 @@ def whole_pass(run: Path, copy: Path) -> None:
 
 
 @pytest.mark.parametrize("files_a_step", [1, 2, 5, 100])
-def test_a_copy_made_file_by_file_goes_on(files_a_step, tiny, go, tmp_path, monkeypatch):
+def test_a_copy_made_file_by_file_goes_on(files_a_step, tiny, finished, go, tmp_path, monkeypatch):
     program, copy = tiny(keep=1, save_every=2), tmp_path / "copy"
-    go(program, "straight")
     stop_after(monkeypatch, 3, lambda: go(program, "run"))
     whole_pass(tmp_path / "run", copy)
     copying, sent = followed(tmp_path / "run", copy), list[str]()
@@ -326,7 +326,7 @@ def test_a_copy_made_file_by_file_goes_on(files_a_step, tiny, go, tmp_path, monk
     shutil.rmtree(tmp_path / "run")
     assert 2 <= RunFolder(copy).saved_step <= 10
     go(program, "copy", resume=True)
-    same_run(tmp_path / "straight", copy)
+    same_run(finished, copy)
 
 
 def test_a_copy_of_a_run_that_ends_meanwhile_ends_as_well(tiny, go, tmp_path, monkeypatch):

@@ -104,13 +104,13 @@ LEARNED = {
     "classify": "accuracy", "tag": "span_f1", "read": "em", "choose": "accuracy",
     "regress": "pearson",
 }  # fmt: skip
-"""What is learned well in 60 steps: a word of the text, or a choice wherever it stands."""
+"""What is learned well in 40 steps: a word of the text, or a choice wherever it stands."""
 KINDS = [node.model_fields["kind"].default for node in get_args(get_args(AnyTask)[0])]
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "several", "numbers"])
 def test_every_kind_is_learned_judged_and_predicted(go, farm, tmp_path, kind, cache):
-    spec = f"{farm['text']}{FAST}task={farm[kind]} steps={60 if kind in LEARNED else 20}"
+    spec = f"{farm['text']}{FAST}task={farm[kind]} steps={40 if kind in LEARNED else 20}"
     report = go(spec)
     ((title, parts),) = report.evaluation.scores.items()
     for scores in parts.values():

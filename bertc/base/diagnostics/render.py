@@ -15,6 +15,7 @@ import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from itertools import zip_longest
 from textwrap import wrap
 from typing import Any
@@ -30,6 +31,7 @@ SECRET = re.compile(
     re.IGNORECASE,
 )
 """Keys, passwords and signatures in an address."""
+_mask = lru_cache(1)(partial(SECRET.sub, lambda match: "*" * len(match[0])))  # one for all spans
 _STYLES = {"error": "1;31", "remark": "1;33", "place": "34", "note": "1;36", "help": "1;32"}
 _FIGURE = re.compile(r"[+x-]?(\d|inf|nan)|=$")
 
@@ -143,18 +145,16 @@ class _Page:
 
 def _crop(span: Span) -> tuple[str, str, str]:
     """A line cut into before, within and after the span: printable, at most WIDTH wide."""
-    text = SECRET.sub(lambda match: "*" * len(match[0]), span.source.text)
+    text = _mask(span.source.text)
     start = text.rfind("\n", 0, span.start) + 1
-    line_end = text.find("\n", span.start)
-    line_end = len(text) if line_end < 0 else line_end
-    end = min(span.end, line_end)
+    line_end = text.find("\n", span.start) % (len(text) + 1)  # -1: the end of the text
     first = start if span.start - start <= MAX_COLUMNS // 2 else span.start - MAX_COLUMNS // 4
     last = min(line_end, first + MAX_COLUMNS)
     before = _printable(text[first : span.start], 0)
     if first > start:
         before = "..." + before
-    marked = _printable(text[span.start : min(end, last)], _cells(before))
-    after = _printable(text[max(span.start, min(end, last)) : last], _cells(before + marked))
+    marked = _printable(text[span.start : min(span.end, last)], _cells(before))
+    after = _printable(text[max(span.start, min(span.end, last)) : last], _cells(before + marked))
     return before, marked, after + ("..." if last < line_end else "")
 
 

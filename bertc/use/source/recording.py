@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from types import FrameType
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -26,6 +26,7 @@ from bertc.use.source.sizes import BatchSizes
 TORCH_MODULES = (Linear, Embedding, Norm)
 """Modules that torch has too."""
 SIZES = ("torch.Tensor.shape.__get__", "torch.Tensor.size", "torch.Tensor.numel")
+name_of = cache(resolve_name)  # else it sets up warnings at each call
 UNSEEN = ("torch", "jaxtyping", "contextlib", "functools", "typing", "unittest")
 """Packages whose variables have no names for us."""
 LONG_LIST = 32
@@ -133,13 +134,12 @@ class Recorder(TorchFunctionMode):
         return self._values[id(tensor)]
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        out = self._unseen(func, *args, **kwargs)
-        name = resolve_name(func) or func.__name__
+        out = self._unseen(func, *args, **(kwargs or {}))
+        name = name_of(func) or func.__name__
         if name in SIZES:
             size = self.sizes.of
             return size(out) if isinstance(out, int) else torch.Size(map(size, out))
-        self._record(name, args, kwargs, out)
+        self._record(name, args, kwargs or {}, out)
         return out
 
     def _unseen(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
