@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from bertc.api import findings, formatted, points, programs
     from bertc.base.diagnostics import Diagnostic, Table, escaped, several
     from bertc.base.storage.paths import shipped_specs
-    from bertc.check.equal import most_steps
+    from bertc.check.compiling import most_steps
     from bertc.cost import units
     from bertc.cost.flops import step_flops
     from bertc.cost.machines.devices import device_named
     from bertc.ir.learning.objective import loss_title
-    from bertc.ir.program.model import model_weights
-    from bertc.ir.program.written import Program
+    from bertc.ir.program.resolved import model_weights
     from bertc.ir.terms.masking import shown_figures
+    from bertc.ir.written import Program
     from bertc.lang.files import spec_text
     from bertc.lang.helps import remedies
     from bertc.lang.space import Interval, Space, space
@@ -37,14 +37,14 @@ PUBLIC = homes(
         "api": "findings formatted points programs",
         "base.diagnostics": "Diagnostic Table escaped several",
         "base.storage.paths": "shipped_specs",
-        "check.equal": "most_steps",
+        "check.compiling": "most_steps",
         "cost": "units",
         "cost.flops": "step_flops",
         "cost.machines.devices": "device_named",
         "tasks.layouts.survey": "Survey survey",
         "ir.learning.objective": "loss_title",
-        "ir.program.model": "model_weights",
-        "ir.program.written": "Program",
+        "ir.program.resolved": "model_weights",
+        "ir.written": "Program",
         "ir.terms.masking": "shown_figures",
         "lang.files": "spec_text",
         "lang.helps": "remedies",

@@ -7,7 +7,7 @@ from bertc import lang
 from bertc.base.diagnostics import Diagnostic, Diagnostics, Fix, MissingInputError, Source
 from bertc.check import passes
 from bertc.check.facts import facts as filled_in
-from bertc.ir.program.written import Program
+from bertc.ir.written import Program
 from bertc.lang.helps import apply_edits, remedies
 
 

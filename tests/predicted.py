@@ -1,6 +1,5 @@
 """Answers to a whole file at once."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ from bertc.use.predict import Predicted, answer_lines, columns_of, predict_parts
 
 def predict(run: Path, file: Path, task: str = "", **options: Any) -> Predicted:
     """Answer the rows of a file in the layout of a task, labelled or not."""
-    (only,) = predict_parts(run, file, task, rows=sys.maxsize, **options)
+    (only,) = predict_parts(run, file, task, **options)
     return only
 
 

@@ -21,7 +21,7 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 62_200,
+    "core": 61_800,
     "lab": 8_800,
     "tests": 39_000,
     "words of docs": 32_000,

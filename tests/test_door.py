@@ -12,7 +12,7 @@ import bertc
 from bertc import Spec, lab_api, lang
 from bertc.api.words import kinds, text_of
 from bertc.ir.program.settings import Settings
-from bertc.ir.program.written import Given, Origin, Program
+from bertc.ir.written import Given, Origin, Program
 from bertc.lang.read.shapes import setting_shape
 from tests import typed
 from tests.lang.test_round_trips import values

@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from bertc.api import points
 from bertc.base.diagnostics import DataError
 from bertc.cost import estimate
-from bertc.cost.execution import ANY
+from bertc.cost.figures import ANY
 from bertc.cost.rules import cost
 from bertc.hub import families
 from bertc.hub.families import family_for
@@ -262,14 +262,14 @@ def test_a_new_part_is_counted_trained_resumed_and_shown(plugged, tmp_path, monk
     assert again.encoder == plugged.encoder
     built = sum(weight.numel() for weight in build(plugged).parameters())
     assert estimate(plugged, "h200").parameters.total == built
-    cache = tmp_path / "cache"
+    monkeypatch.setenv("BERTC_CACHE", str(cache := tmp_path / "cache"))
     train(plugged, tmp_path / "straight", cache=cache, quiet=True)
     stop_after(monkeypatch, 2, lambda: train(plugged, tmp_path / "run", cache=cache, quiet=True))
     train(plugged, tmp_path / "run", cache=cache, quiet=True, resume=True)
     same_run(tmp_path / "straight", tmp_path / "run")
     *_, last = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
     assert {*last["unigram_losses"]} == {"mlm", "mlm_masked", "mlm_replaced", "mlm_visible"}
-    shown = preview(plugged, 1, color=False, cache=cache)
+    shown = preview(plugged, 1, color=False)
     assert all(term.name in shown for term in plugged.stages[0].objective)
     assert_drawn(plugged)
 

@@ -25,8 +25,7 @@ from bertc.ir.learning.answer import Score, Several, Span, Tags, Vector
 from bertc.ir.network import sharing
 from bertc.ir.network.body_node import OF_TRANSFORMERS
 from bertc.ir.network.positions import BucketedPositions
-from bertc.ir.program.model import head_weights, model_weights, trained_names
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.resolved import Resolved, head_weights, model_weights, trained_names
 from bertc.ir.program.stage import METHODS, TaskStage
 from bertc.learn.objectives import MicroBatch
 from bertc.learn.step.feed import to_inputs, to_micro_batch

@@ -39,7 +39,7 @@ IN_TWO_ROOMS = {
     "LEGEND", "LONGEST_ROW", "MASK", "Name", "Plain", "Predicted", "Progress", "ROWS_AT_ONCE",
     "STEPS", "Score", "Shape", "Source", "Span", "Step", "TABLE", "TITLES",
     "TOKENS_AT_ONCE", "TRIES", "Table", "Text", "Tokens", "VERSION", "Vocabulary", "Within",
-    "choose", "finish", "load", "read_text", "rows_of", "show", "survey",
+    "choose", "finish", "load", "read_text", "rows_of", "survey",
 }  # fmt: skip
 """Public names that one of these rooms still shares with another room."""
 

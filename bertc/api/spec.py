@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import product
@@ -16,12 +16,9 @@ from bertc.base.diagnostics.errors import nearest
 from bertc.base.diagnostics.render import render
 from bertc.check.compiling import check_spec
 from bertc.ir.base import Node
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.settings import Settings, aliases
-from bertc.ir.program.written import Program
-from bertc.lang import SpecLocation, format_text, load, parse, show, show_value
+from bertc.ir.program import Program, Resolved, Settings, aliases
+from bertc.lang import SpecLocation, Written, format_text, load, parse, read_spec, show, show_value
 from bertc.lang.files import find_spec
-from bertc.lang.load import Written, read_spec
 from bertc.lang.read.shapes import arguments
 from bertc.lang.read.tree import Block, Call, Setting
 
@@ -190,18 +187,16 @@ class Spec(InNotebooks):
         return {setting: (setting, f"{getattr(node, 'kind')}({written})")}  # noqa: B009
 
     def _owners(self, argument: str) -> dict[str, Node]:
-        """The settings whose value has an argument of this name, with that value."""
-        return {n: node for n, node in self._nodes() if argument in arguments(type(node))}
-
-    def _nodes(self) -> Iterator[tuple[str, Node]]:
-        """The settings whose value is one kind, with that value, written or by default."""
+        """The settings whose value is a kind with such an argument, written or by default."""
+        owners = dict[str, Node]()
         for name, field in Settings.model_fields.items():
             program: Program | None = self._programs[0]
             while program and name not in program.settings:
                 program = program.base
             value: Any = program.settings[name].value if program else field.default
             if isinstance(value, Node) and "kind" in type(value).model_fields:
-                yield name, value
+                owners |= {name: value} if argument in arguments(type(value)) else {}
+        return owners
 
 
 def _is_list(values: object) -> bool:

@@ -12,10 +12,9 @@ from types import FunctionType
 
 from bertc.api.opened import Opened
 from bertc.base.diagnostics import Diagnostics
+from bertc.lang import parse, quote
 from bertc.lang.read.numbers import show_number
-from bertc.lang.read.parse import parse
 from bertc.lang.write.schema import AllowedValues, ValueKind, schema
-from bertc.lang.write.show import quote
 
 _KIND = "kind_of_language"
 """The mark of functions that make kinds."""

@@ -7,18 +7,8 @@ import typer
 
 from bertc.base.diagnostics import UsageError
 from bertc.base.storage.paths import is_folder
-from bertc.cli.options import (
-    SPECS,
-    JsonOption,
-    SetOption,
-    app,
-    file_to_write,
-    option,
-    refuse_others,
-    refuse_unquoted,
-    say,
-    spec_argument,
-)
+from bertc.cli import options
+from bertc.cli.options import SPECS, app, option, refuse_others, refuse_unquoted, say, spec_argument
 
 if TYPE_CHECKING:
     from bertc.lab.bench.cases import Choices
@@ -33,11 +23,11 @@ OF_ANSWERS = (
 def bench(
     context: typer.Context,
     networks: list[str] | None = spec_argument(None, SPECS, callback=refuse_unquoted),
-    set: SetOption = None,
+    set: options.SetOption = None,
     against: str | None = option(None, "also time another system: transformers"),
     rounds: int = option(7, "timed turns of each system", min=1, max=1000),
     compile: bool = option(False, "time compiled forms too", "--compile"),
-    out: Path | None = file_to_write(None, "a file for the JSON"),
+    out: Path | None = options.file_to_write(None, "a file for the JSON"),
     latency: bool = option(False, "time answers of run folders and specs instead", "--latency"),
     length: str = option("128", "latency: tokens of a text, 32,128"),
     batch: str = option("1", "latency: texts at once, 1,8"),
@@ -48,7 +38,7 @@ def bench(
     calibrate: bool = option(
         False, "measure this CPU instead, so that estimated times fit it", "--calibrate"
     ),
-    json: JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Time the training step of specs on random tokens, answers to texts, or this CPU.
 
@@ -63,8 +53,8 @@ def bench(
         return
     if not networks:
         raise UsageError("bertc bench times specs", "bertc bench SPEC, or bertc bench --calibrate")
-    what, options = ("answers", OF_ANSWERS) if latency else ("a training step", OF_STEPS)
-    refuse_others(context, what, options)
+    what, read = ("answers", OF_ANSWERS) if latency else ("a training step", OF_STEPS)
+    refuse_others(context, what, read)
 
     if latency:
         from bertc.lab.bench.cases import read_choices

@@ -6,8 +6,7 @@ from pprint import pformat
 from bertc import lang
 from bertc.api import resolve, show
 from bertc.base.diagnostics import Diagnostics, UsageError
-from bertc.ir.program.model import model_weights
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program import Resolved, model_weights
 from bertc.lab.drawing.columns import picture_of
 from bertc.lab.drawing.pictures import dot, svg
 from bertc.lang.files import spec_text

@@ -4,14 +4,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from bertc.cost.execution import FP32, DeviceBudget, Execution
+from bertc.cost.figures import FP32, DeviceBudget, Execution
 from bertc.cost.parameters import count_heads
 from bertc.cost.rules import cost, is_fused
 from bertc.ir import operation as op
 from bertc.ir.network.body import counted_weights
-from bertc.ir.program.network import Network
+from bertc.ir.program import Network, Stage
 from bertc.ir.program.passing import adapts
-from bertc.ir.program.stage import Stage
 from bertc.ir.terms.heads import over_tokens
 from bertc.ir.terms.node import asks_head
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from bertc.cost import figures, spent
 from bertc.cost.blocks import bytes_saved
-from bertc.cost.execution import FP32, Bf16, DeviceBudget, Execution
+from bertc.cost.figures import FP32, Bf16, DeviceBudget, Execution
 from bertc.cost.flops import executed_flops, run_flops, stage_flops
 from bertc.cost.machines.device import Device
 from bertc.cost.machines.devices import device_named
@@ -17,9 +17,7 @@ from bertc.cost.planning.plan import Fit, Machine, compiles, largest_divisor
 from bertc.cost.planning.world import ALONE, Layout, World
 from bertc.cost.processes import estimate_spread, layout_on, process_fit, process_memory
 from bertc.cost.table import Estimate
-from bertc.ir.program.reading import split_rows
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import Stage
+from bertc.ir.program import Resolved, Stage, split_rows
 from bertc.ir.weight_maps.pruned import program_left
 
 

@@ -12,19 +12,15 @@ from collections.abc import Mapping, Sequence
 from operator import mul
 from typing import NamedTuple, assert_never
 
-from bertc.cost.execution import ANY, networks_of, passes_of
-from bertc.cost.figures import Convention, Flops, Parameters
+from bertc.cost.figures import ANY, Convention, Flops, Parameters, passes_of
 from bertc.cost.parameters import update_products
 from bertc.cost.rules import cost
 from bertc.ir import operation as op
 from bertc.ir.network.body import Body
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.layer import LayerWidths
-from bertc.ir.program.network import Network
+from bertc.ir.program import Network, Resolved, Stage, TaskStage, split_rows
 from bertc.ir.program.passing import find_frozen_part, heads_of
-from bertc.ir.program.reading import split_rows
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import Stage, TaskStage
 
 
 class Executed(NamedTuple):
@@ -48,7 +44,7 @@ def stage_flops(
             costs = [
                 (network, network_flops(network, stage.seq) * direction.batch)
                 for direction in split_rows(stage)
-                for network in networks_of(direction)
+                for network in direction.networks()
             ]
             forward = sum(cost for _, cost in costs) // stage.batch
             train = sum(cost * (2 if n.terms else 1) for n, cost in costs) // stage.batch

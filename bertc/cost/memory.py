@@ -11,14 +11,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from bertc.cost.blocks import MemoryPoint, NetworkPass, block_bytes
-from bertc.cost.execution import FP32, DeviceBudget, passes_of
-from bertc.cost.figures import Memory, Parameters
+from bertc.cost.figures import FP32, DeviceBudget, Memory, Parameters, passes_of
 from bertc.cost.parameters import methods_bytes, state_bytes, temporary_bytes
 from bertc.cost.planning.plan import Fit, batches_at_once, choose_fit, largest_divisor
 from bertc.ir.base import DeviceKind
 from bertc.ir.operation import VocabularyLoss
-from bertc.ir.program.reading import adaptive_unit, split_rows
-from bertc.ir.program.stage import Stage, TaskStage
+from bertc.ir.program import Stage, TaskStage, adaptive_unit, split_rows
 
 CUBLAS_BYTES = 2**25
 """cuBLAS workspace (CUBLAS_WORKSPACE_CONFIG=:4096:8), taken from torch's allocator."""

@@ -4,17 +4,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from math import prod
 
-from bertc.cost.execution import FP32, networks_of
-from bertc.cost.figures import Parameters
+from bertc.cost.figures import FP32, Parameters
 from bertc.ir import operation as op
-from bertc.ir.base import Weight
-from bertc.ir.learning.objective import Term
+from bertc.ir.base import Weight, once
+from bertc.ir.learning import Term
 from bertc.ir.learning.optimizer import MUON_AT_ONCE, Adam, Lamb, Muon, StableAdam
 from bertc.ir.network.body import counted_weights
-from bertc.ir.once import once
-from bertc.ir.program.model import frozen_weights
-from bertc.ir.program.network import Network
-from bertc.ir.program.stage import Stage
+from bertc.ir.program import Network, Stage, frozen_weights
 from bertc.ir.terms.node import weights_of_heads
 
 Tally = Counter[str]
@@ -26,7 +22,7 @@ def count(stage: Stage, terms: Iterable[Term] = ()) -> Parameters:
     terms = [*terms]
     scored = [term.objective for term in terms or stage.objective]
     heads = _tally(weights_of_heads((term, stage.learner(term).body) for term in scored))
-    learning = {network.name for network in networks_of(stage) if network.terms}
+    learning = {network.name for network in stage.networks() if network.terms}
     counted = [network for network in stage.learned if network.name in learning or terms]
     names = {network.name for network in counted}
     encoder, generator, applied = Tally(), Tally(), Tally()
@@ -53,7 +49,7 @@ def count(stage: Stage, terms: Iterable[Term] = ()) -> Parameters:
         # Of frozen networks at work, with the heads that they are asked for.
         frozen=sum(
             weight.numel
-            for network in networks_of(stage)
+            for network in stage.networks()
             if not network.learned
             for weight in frozen_weights(network)
         ),
@@ -152,7 +148,7 @@ def temporary_bytes(stage: Stage, total: int, one_by_one: bool, muon_bytes: int)
 
 def update_products(stage: Stage) -> Iterator[tuple[op.Product, int]]:
     """The matrix products of an update, each with the number of weights that have it."""
-    for network in networks_of(stage):
+    for network in stage.networks():
         if network.terms:
             for weight, times in stored_weights(network):
                 yield from ((product, times) for product in stage.optimizer.operations(weight))

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 from math import ceil, log2
 from typing import NamedTuple
 
-from bertc.cost.execution import FP32, DeviceBudget, Execution
-from bertc.cost.figures import Memory, Parameters, Spread
+from bertc.cost.figures import FP32, DeviceBudget, Execution, Memory, Parameters, Spread
 from bertc.cost.machines.device import Device
 from bertc.cost.memory import USABLE, fit_of, stage_memory, whole_step
 from bertc.cost.parameters import count, state_bytes
@@ -18,8 +17,7 @@ from bertc.cost.planning.plan import Fit
 from bertc.cost.planning.world import ALONE, Layout, World, lay_out
 from bertc.cost.spent import ByPart
 from bertc.ir.network.body_node import count_unshared
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import Stage
+from bertc.ir.program import Resolved, Stage
 
 
 def layout_on(resolved: Resolved, memory_bytes: int, world: World) -> Layout:

@@ -7,7 +7,7 @@ activation, attention probabilities where no fused kernel runs, and dropout mask
 from functools import lru_cache
 from typing import NamedTuple
 
-from bertc.cost.execution import FP32, Execution
+from bertc.cost.figures import FP32, Execution
 from bertc.ir import operation as op
 from bertc.ir.blocks import SHORT_KEYS, block_size
 

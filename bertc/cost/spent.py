@@ -9,16 +9,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from bertc.cost.execution import FP32, Execution, passes_of
-from bertc.cost.figures import Time
+from bertc.cost.figures import FP32, Execution, Time, passes_of
 from bertc.cost.machines.device import LOADED_TOKENS, Device, rate_at
 from bertc.cost.parameters import MOVED_BYTES, count_heads, update_products
 from bertc.cost.rules import Cost, cost, is_fused
 from bertc.ir import operation as op
 from bertc.ir.network.body import counted_weights
-from bertc.ir.program.network import Network
-from bertc.ir.program.passing import heads_of
-from bertc.ir.program.stage import Stage
+from bertc.ir.program import Network, Stage, heads_of
 
 FORWARD_ALONE = 0.4
 """Forward's share of the time of an operation other than a matmul."""

@@ -193,6 +193,10 @@ def _sections(run: Estimate) -> dict[str, list[Row]]:
     frozen: Row = ("frozen, of it", lambda c: flops_text(c.flops.frozen_per_example))
     update: Row = ("optimiser, of it", lambda c: flops_text(c.flops.update_per_step))
     means: Row = ("averages, of it", lambda c: bytes_text(c.memory.average_bytes))
+    talk: Row = (
+        "messages, a step",
+        lambda c: duration_text(c.spread.communication_seconds) if c.spread else "",
+    )
     averaged = any(stage.memory.average_bytes for stage in run.stages)
     return {
         "parameters": [
@@ -226,7 +230,7 @@ def _sections(run: Estimate) -> dict[str, list[Row]]:
         "time": [
             ("a step", lambda c: c.time.step_text),
             ("in all", lambda c: c.time.total_text),
-            *([("messages, a step", _messages), ("not hidden", _not_hidden)] if spread else []),
+            *([talk, ("not hidden", _not_hidden)] if spread else []),
             ("device hours", lambda c: _hours(c.time, devices)),
         ],
         **({"data": [*_data_rows(run.data)]} if run.data else {}),
@@ -264,10 +268,6 @@ def _passes(data: figures.DataEstimate) -> str:
     number = f"{data.passes:,.0f}" if data.passes >= MANY_PASSES else f"{data.passes:.3g}"
     little = f", those after {USEFUL_PASSES} teach next to nothing"
     return "about " * (not data.counted) + number + little * (data.passes >= MANY_PASSES)
-
-
-def _messages(column: Estimate | figures.StageEstimate) -> str:
-    return duration_text(column.spread.communication_seconds) if column.spread else ""
 
 
 def _not_hidden(column: Estimate | figures.StageEstimate) -> str:

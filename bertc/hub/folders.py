@@ -14,7 +14,7 @@ from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, is_folder, is_taken
 from bertc.base.storage.plain_file import read_json
 from bertc.hub.token_vectors import DENSE
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program import Resolved
 
 RESOLVED = "resolved.json"
 LEFT = "pruned.json"

@@ -4,9 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from bertc.ir.network.generator import NoGenerator
-from bertc.ir.program.model import model_weights
-from bertc.ir.program.network import MAIN
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program import MAIN, Resolved, model_weights
 
 if TYPE_CHECKING:
     from torch import Tensor

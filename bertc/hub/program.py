@@ -10,14 +10,12 @@ from bertc.base.storage.paths import is_file
 from bertc.hub.families import family_named
 from bertc.hub.families.config import MEANING, HfConfig
 from bertc.hub.families.family import Family
-from bertc.ir.learning.custom_task import AnyTask
+from bertc.ir.learning import TOKENS_HEAD, AnyTask
 from bertc.ir.learning.objective import PRETRAINING, Pretraining, Term
-from bertc.ir.learning.vector_task import TOKENS_HEAD
 from bertc.ir.network.encoder import DECODER
 from bertc.ir.network.generator import NoGenerator, UnigramGenerator
 from bertc.ir.network.head import TransformHead
-from bertc.ir.program.network import MAIN
-from bertc.ir.program.written import Given, Origin, Program, StageGiven
+from bertc.ir.program import MAIN, Given, Origin, Program, StageGiven
 from bertc.ir.terms.masking import SpanUnit
 from bertc.ir.vocabulary import TokenizerFile, Vocabulary
 from bertc.text.tokenizers.by_transformers import FILE_NAMES

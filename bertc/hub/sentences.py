@@ -15,11 +15,10 @@ from bertc.hub.folders import ENCODER, MODULES, RESOLVED, SENTENCES, SETTINGS, r
 from bertc.hub.token_vectors import CHAINS, DENSE, LENGTHS, of_tokens, pylate_settings, refusal
 from bertc.ir.base import Node
 from bertc.ir.changing.growth import TEACHER, FromOther
+from bertc.ir.learning import Embed, Term, TextKind
 from bertc.ir.learning.answer import OneVector, Pooling, TokenVectors
-from bertc.ir.learning.objective import Term
-from bertc.ir.learning.vector_task import Embed, TextKind
 from bertc.ir.network.body import Body
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program import Resolved
 from bertc.text.tokenizers.reading import network_folder, tokenizer_folder
 
 LONGEST_TEXT = 1 << 14

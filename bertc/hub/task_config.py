@@ -16,11 +16,10 @@ from bertc.hub.families.family import Family, HfClass, TaskClass
 from bertc.hub.keys import OF_HEADS, part_of
 from bertc.hub.leaving.target import ACTIVATIONS
 from bertc.ir.base import Probability
+from bertc.ir.learning import PRETRAINING, Rerank
 from bertc.ir.learning.answer import Conditioned, label_names
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Many, Read, Regress, Tag
-from bertc.ir.learning.objective import PRETRAINING
 from bertc.ir.learning.task import Name
-from bertc.ir.learning.vector_task import Rerank
 from bertc.text.vocab.vocabulary import vocabulary_of
 
 MOST_LABELS, MOST_SHOWN = 100_000, 8

@@ -7,8 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from bertc.base.storage.plain_file import shown
-from bertc.ir.learning.answer import TokenVectors
-from bertc.ir.learning.vector_task import TOKENS_HEAD
+from bertc.ir.learning import TOKENS_HEAD, TokenVectors
 from bertc.ir.network.body import Body
 
 MODEL_TYPES = ("ColBERT", "MultiVectorEncoder")

@@ -15,9 +15,12 @@ The axes used by every weight table, once for the whole project:
 
 import math
 import re
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import lru_cache, wraps
 from operator import not_
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from types import MethodType
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core.core_schema import CoreSchema, no_info_plain_validator_function
@@ -274,3 +277,23 @@ def call_text(kind: str, *arguments: str) -> str:
     if kind.endswith(")"):
         return f"{kind[:-1]}, {', '.join(arguments)})"
     return f"{kind}({', '.join(arguments)})"
+
+
+Ask = TypeVar("Ask", bound=Callable[..., Any])
+
+
+def once(ask: Ask) -> Ask:
+    """Ask each frozen node once; bound methods are equal if their nodes are the same object.
+
+    For questions of estimates and of building alone: compiled code traces through the cache.
+    """
+
+    @lru_cache(256)  # the latest answers to each question
+    def answer(bound: Callable[..., object], *args: Hashable) -> object:
+        return bound(*args)
+
+    @wraps(ask)
+    def asked(node: object, *args: Hashable) -> object:
+        return answer(MethodType(ask, node), *args)
+
+    return cast(Ask, asked)

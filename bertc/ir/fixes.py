@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeAlias, TypedDict, TypeVar
 
 from bertc.base.diagnostics import Fix, Note, Span
-from bertc.ir.program.written import Origin
+from bertc.ir.written import Origin
 
 Place = tuple[str | int, ...]
 """The path of a part of a value, as in ``Origin.parts``."""

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from bertc.base.diagnostics import Diagnostic, Diagnostics, Fix, Source, Span, SpecError
-from bertc.ir.program.settings import Settings, aliases
+from bertc.ir.program import Settings, aliases
 from bertc.lang.read.parse import parse
 from bertc.lang.read.tree import Block, Name, Setting, Tree
 

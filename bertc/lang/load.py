@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from bertc.base.diagnostics import BertcError, Diagnostics, Fix, Note, Source, UsageError, nearest
 from bertc.base.storage.paths import names_in, real_path, shipped_specs
-from bertc.ir.program.written import Program
+from bertc.ir.written import Program
 from bertc.lang.files import SUFFIX, SpecLocation, find_spec, shipped_place
 from bertc.lang.helps import written_settings
 from bertc.lang.lowering.grids import ranges

@@ -7,8 +7,7 @@ from math import floor, log10
 from typing import Any, NamedTuple
 
 from bertc.base.diagnostics import Diagnostics, Span
-from bertc.ir.program.settings import aliases
-from bertc.ir.program.written import Program
+from bertc.ir.program import Program, aliases
 from bertc.lang.load import Written, load, read_spec
 from bertc.lang.lowering.grids import LOG, inner_values
 from bertc.lang.lowering.lower import lower_tree

@@ -13,13 +13,11 @@ from pathlib import Path
 import torch
 
 from bertc.base.diagnostics import MachineError
-from bertc.cost import largest_microbatches, layout_on
+from bertc.cost import World, largest_microbatches, layout_on
 from bertc.cost.memory import USABLE
 from bertc.cost.planning.plan import Machine, Plan, largest_divisor
-from bertc.cost.planning.world import World
 from bertc.cost.units import bytes_text
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import Stage
+from bertc.ir.program import Resolved, Stage
 
 # mallopt(3), and its defaults.
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4

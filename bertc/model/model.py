@@ -7,9 +7,7 @@ from bertc.ir.network.bilstm import BiLstmBody
 from bertc.ir.network.body import Body
 from bertc.ir.network.body_node import Wanted
 from bertc.ir.network.encoder import Encoder as EncoderNode
-from bertc.ir.program.model import frozen_weights, model_weights
-from bertc.ir.program.network import MAIN, Network
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program import MAIN, Network, Resolved, frozen_weights, model_weights
 from bertc.ir.terms.node import TermNode, asks_head
 from bertc.model.bilstm import BiLstm
 from bertc.model.body import LAST, BodyModule, Outputs

@@ -15,10 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bertc.cost import estimate
+from bertc.cost import estimate, this_cpu
 from bertc.cost.machines.calibration import Calibration
 from bertc.cost.machines.device import Point, Rates
-from bertc.cost.machines.devices import this_cpu
 from bertc.ir.base import ONES, TruncatedNormal, Weight, affine
 from bertc.ir.learning.optimizer import Adam, Lamb
 from bertc.ir.network.ffn import Activation
@@ -26,12 +25,11 @@ from bertc.ir.network.norm import LayerNorm
 from bertc.learn.objectives.softmax.cross_entropy import vocabulary_loss
 from bertc.learn.optim.optimizers import make_rule, zero_moments
 from bertc.machine.memory import keep_freed_memory
+from bertc.model import Linear, dropout
 from bertc.model.attention.attend import attend
 from bertc.model.attention.masks import Mask
 from bertc.model.ffn import activated
-from bertc.model.native import dropout
 from bertc.model.norm import build_norm, sum_and_norm
-from bertc.model.weights import Linear
 from bertc.run.stepper import Stepper
 
 TIMED_TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from bertc.base.diagnostics import DataError
 from bertc.check.passes import resolve
-from bertc.cost.machines.device import Device
-from bertc.cost.planning.plan import Machine, Plan
+from bertc.cost import Device, Machine, Plan
 from bertc.cost.planning.schedules import rate
 from bertc.hub.config import hf_config
 from bertc.hub.families import family_for
@@ -28,11 +27,7 @@ from bertc.hub.families.family import Family, Obstacle, transformer
 from bertc.hub.networks import alone
 from bertc.ir.network.body import first_position
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.program.network import Network
-from bertc.ir.program.reading import split_rows
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import Stage
-from bertc.ir.program.written import Program
+from bertc.ir.program import Network, Program, Resolved, Stage, split_rows
 from bertc.ir.vocabulary import WordPiece
 from bertc.learn.objectives import MicroBatch, corrupt, mask_key
 from bertc.learn.objectives.targets import Predictions

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file
 from bertc.ir.data import WINDOW, Prepared
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import TaskStage
+from bertc.ir.program import Resolved, TaskStage
 from bertc.tasks.examples.copies import Copier, WordNetworks
 from bertc.tasks.examples.task import TaskData, TaskSet
 from bertc.tasks.examples.task_sets import read_tasks, task_digest

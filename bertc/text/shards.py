@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from bertc.base.diagnostics import as_data_error
 from bertc.ir.cleaning import EVERY, Documents
 from bertc.ir.data import Sentences
-from bertc.ir.program.resolved import Run
+from bertc.ir.program import Run
 from bertc.text.cache.store import MANIFEST_FILE, Facts, Progress, Silent, fingerprint, obtain
 from bertc.text.cache.workers import processes, spread
 from bertc.text.rows import rewriting

@@ -12,7 +12,7 @@ from bertc.base.diagnostics import DataError
 from bertc.base.storage.paths import is_file, is_taken, user_path
 from bertc.base.storage.plain_file import read_text
 from bertc.ir.data import Parallel, Sentences
-from bertc.ir.program.resolved import Resolved, Run
+from bertc.ir.program import Resolved, Run
 from bertc.ir.vocabulary import Extended, TokenizerFile, Trimmed, Unigram
 from bertc.text.cache.store import Facts, Progress, fingerprint, obtain
 from bertc.text.shards import VERSION, spelling, tokenise_source
@@ -172,10 +172,8 @@ def _monolingual(sources: Sources) -> LanguageSources:
     return list(sources_by_text.values())
 
 
-def sample(
-    sources: LanguageSources, progress: Progress, smoothing: float = 1.0, most: int = MOST_SAMPLED
-) -> list[str]:
-    """Sentences of documents chosen by hash, at most about ``most`` characters of them."""
+def sample(sources: LanguageSources, progress: Progress, smoothing: float = 1.0) -> list[str]:
+    """Sentences of documents chosen by hash, at most about ``MOST_SAMPLED`` characters of them."""
     entries: list[tuple[int, str, Sentences, str]] = []
     rank_limit, characters = _HASHES, 0
     for language, source in sources:
@@ -187,7 +185,7 @@ def sample(
             if rank < rank_limit:
                 entries.append((rank, text, source.sentences, language))
                 characters += len(text)
-            while characters > most and len(entries) > 1:
+            while characters > MOST_SAMPLED and len(entries) > 1:
                 rank_limit //= 2
                 entries = [entry for entry in entries if entry[0] < rank_limit]
                 characters = sum(len(text) for _, text, _, _ in entries)

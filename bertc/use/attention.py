@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from bertc.model import EncoderInputs, Model
+from bertc.model import EncoderInputs, Model, Outputs, Projected
 from bertc.model.attention.attend import split_heads
-from bertc.model.body import Outputs, Projected
 from bertc.model.encoder import Encoder
 from bertc.model.layer import ProjectedAttention
 

@@ -19,9 +19,7 @@ from bertc.hub.networks import alone
 from bertc.hub.published import hub_name
 from bertc.ir.changing.growth import FromOther
 from bertc.ir.learning.objective import loss_title
-from bertc.ir.program.model import model_weights
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import TaskStage
+from bertc.ir.program import Resolved, TaskStage, model_weights
 from bertc.lang.files import OVERRIDE
 from bertc.run.models import runs
 from bertc.run.models.loading import newest_step

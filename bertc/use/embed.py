@@ -14,7 +14,7 @@ import numpy as np
 from bertc.base.diagnostics import DataError, MissingColumnError, MissingInputError, UsageError
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, is_folder, user_path
-from bertc.ir.learning.vector_task import TextKind
+from bertc.ir.learning import TextKind
 from bertc.ir.program.settings import RunPrecision
 from bertc.machine.display import choose
 from bertc.run.models.loading import load, place_on_device
@@ -46,7 +46,6 @@ def embed_file(
     width: int = 0,
     device: str = "auto",
     precision: RunPrecision = "fp32",
-    quiet: bool = False,
 ) -> tuple[list[PlacedText], Embedded, list[AnswerRow]]:
     """Rows of a file, or of those that a pattern matches; their vectors; the nearest to ``near``.
 
@@ -63,7 +62,7 @@ def embed_file(
     model = load(run)
     place_on_device(model, device, precision)
     embedding = partial(embed, model, run, pooling=pooling, normalise=normalise, width=width)
-    with closing(choose(quiet)) as display:
+    with closing(choose(quiet=False)) as display:
         kind: TextKind | None = "document" if near and not prompt else None
         texts = [row.text for row in rows]
         embedded = embedding(texts, prompt=prompt, kind=kind, progress=display)

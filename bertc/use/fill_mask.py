@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bertc.base.diagnostics import InNotebooks, Table, UsageError, as_data_error
-from bertc.ir.learning.objective import Objective
+from bertc.ir.learning import Objective
 from bertc.learn.objectives import tensors_of
 from bertc.model import EncoderInputs, Model
 from bertc.run.evaluation.word_networks import GUESSING, learned_terms, token_scores

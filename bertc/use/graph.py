@@ -14,17 +14,12 @@ from bertc.base.diagnostics import DataError
 from bertc.hub.families.config import ClsPlace
 from bertc.hub.families.family import Obstacle, first_of
 from bertc.hub.leaving.target import beyond_last
-from bertc.ir.learning import answer
-from bertc.ir.learning.objective import Objective
-from bertc.ir.learning.task import Task
-from bertc.ir.learning.vector_task import Embed
+from bertc.ir.learning import Embed, Objective, Task, answer
 from bertc.ir.network.body_node import Wanted
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.program.network import MAIN
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program import MAIN, Resolved
 from bertc.ir.terms.heads import ConditionedSpanHead, VocabularyHead
-from bertc.learn.objectives import token_logits
-from bertc.learn.objectives.answers import TaskTensors
+from bertc.learn.objectives import TaskTensors, token_logits
 from bertc.learn.objectives.softmax.similarities import pooled
 from bertc.model import EncoderInputs, Model, gather_positions
 

@@ -24,9 +24,7 @@ DocumentStarts = Callable[[int, int, int], list[int]]
 """The starts of the documents of a shard, by stage, source and shard, and the end of the last."""
 
 
-def read_order(
-    run: Path, first: int, end: int, write: Callable[[str], object], cache: Path | None = None
-) -> None:
+def read_order(run: Path, first: int, end: int, write: Callable[[str], object]) -> None:
     """Write a JSON line for every run of tokens of a document that steps read.
 
     ``tokens`` are the first and the end of them among the ids of the shard: a part of prepared
@@ -42,7 +40,7 @@ def read_order(
             f"--steps 0:{steps} lists all",
         )
     with watching(AGAIN) as watched:
-        corpus = read_text(folder, resolved, cache or cache_folder(), watched)
+        corpus = read_text(folder, resolved, cache_folder(), watched)
 
         @lru_cache(64)
         def documents(stage: int, source: int, shard: int) -> list[int]:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from bertc.base.diagnostics import several
+from bertc.ir.learning import AnyTask, Choose
 from bertc.ir.learning import answer as kinds
-from bertc.ir.learning.custom_task import AnyTask, Choose
-from bertc.ir.program.stage import Stage
+from bertc.ir.program import Stage
 from bertc.machine.display import choose
 from bertc.model import Model
 from bertc.run.evaluation.answers import Answers
@@ -132,25 +132,19 @@ ROWS_OF_A_PART = 8192
 
 
 def predict_parts(
-    run: Path,
-    file: Path,
-    task: str = "",
-    device: str = "auto",
-    *,
-    quiet: bool = False,
-    rows: int = ROWS_OF_A_PART,
+    run: Path, file: Path, task: str = "", device: str = "auto"
 ) -> Iterator[Predicted]:
-    """Answer the rows of a file in its order, ``rows`` at once."""
+    """Answer the rows of a file in its order, ``ROWS_OF_A_PART`` at once."""
     model = load(run)
     stage, chosen = task_of(model.resolved, task)
     examples = examples_of(of_any_number(chosen), DataPart(file, labelled=False))
     vocabulary = vocabulary_of(run, stage.encoder.vocab_size)
     place_on_device(model, device)
     fit = fit_of_head(run, model, chosen.title)
-    with closing(choose(quiet)) as display:
+    with closing(choose(quiet=False)) as display:
         while True:
             with columns_told(chosen):
-                part = [*islice(examples, rows)]
+                part = [*islice(examples, ROWS_OF_A_PART)]
             if not part:
                 return
             yield answer_examples(model, stage, chosen, part, vocabulary, display, fit)

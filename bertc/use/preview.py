@@ -10,11 +10,9 @@ import torch
 
 from bertc.base.diagnostics import UsageError, escaped, listed, several
 from bertc.base.storage.paths import cache_folder
-from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags, Vector
-from bertc.ir.learning.objective import PRETRAINING
+from bertc.ir.learning import PRETRAINING, Choice, Labels, Score, Several, Span, Tags, Vector
+from bertc.ir.program import Resolved, Stage, TextStage
 from bertc.ir.program.reading import part_over, rows_by_direction, split_rows
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import Stage, TextStage
 from bertc.learn.objectives import MicroBatch, RowView, corrupt, mask_key, tensors_of
 from bertc.learn.step.feed import to_inputs, vocab_tensors
 from bertc.machine import display, signals
@@ -49,7 +47,6 @@ def preview(
     examples: int,
     *,
     color: bool,
-    cache: Path | None = None,
     step: int | None = None,
     run: Path | None = None,
 ) -> str:
@@ -59,13 +56,12 @@ def preview(
     """
     if step is not None and step >= resolved.steps:
         raise UsageError(f"step {step:,} is none of {resolved.steps:,}, the first of which is 0")
-    where = cache or cache_folder()
     with display.watching(signals.AGAIN) as watched:
         if run:
-            corpus = read_text(RunFolder(run), resolved, where, watched)
+            corpus = read_text(RunFolder(run), resolved, cache_folder(), watched)
         else:
             judges = word_networks.TrainedNetworks(resolved.run.device)
-            corpus = prepare(resolved, where, watched, judges)
+            corpus = prepare(resolved, cache_folder(), watched, judges)
     stages = resolved.stages if step is None else (resolved.stage_at(step),)
     parts = [LEGEND] if any(isinstance(stage, TextStage) for stage in stages) else []
     for stage in stages:

@@ -17,10 +17,9 @@ from bertc.base.diagnostics import UsageError
 from bertc.hub.families.config import place_of_cls
 from bertc.hub.folders import replacing
 from bertc.hub.leaving.exporting import save_tokenizer
+from bertc.ir.learning import AnyTask, Classify, TextKind
 from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags, Vector
-from bertc.ir.learning.custom_task import AnyTask, Classify
-from bertc.ir.learning.vector_task import TextKind
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program import Resolved
 from bertc.model import EncoderInputs, Model
 from bertc.run.evaluation.task_lookup import is_imported, task_of
 from bertc.run.models.loading import load as load_model

@@ -25,12 +25,12 @@ from fsspec.implementations.memory import MemoryFileSystem
 from bertc.api import resolve
 from bertc.base.diagnostics import Table
 from bertc.base.storage.place import FolderAt
+from bertc.run.preparing import finish_preparing
 from bertc.tasks.corpus import prepare
 from bertc.text.batches.arranged import arrangements, count_rows, how
 from bertc.text.cache.copies import RESERVED
 from bertc.text.cache.store import MANIFEST_FILE, Silent, seal
 from bertc.text.prepared import opening
-from bertc.text.prepared.finishing import finish_preparing
 from bertc.text.prepared.making import begin_preparing, make_parts
 from bertc.text.rows.tokens import TokenWriter, open_tokens
 from tests.campaigns.options import read_options

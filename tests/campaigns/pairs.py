@@ -42,8 +42,7 @@ from bertc.api import check, points
 from bertc.base.diagnostics import BertcError, Diagnostic, SpecError
 from bertc.cost import estimate
 from bertc.ir.learning.objective import Clm, Mlm, Plm, Sbo
-from bertc.ir.program.model import trained_names
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.resolved import Resolved, trained_names
 from bertc.ir.program.stage import Stage, TextStage
 from bertc.learn.step.step import TrainStep
 from bertc.model import build

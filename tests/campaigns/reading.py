@@ -28,9 +28,9 @@ import numpy as np
 from bertc.api import resolve
 from bertc.base.diagnostics import Table
 from bertc.base.storage.place import FolderAt
+from bertc.run.preparing import finish_preparing
 from bertc.tasks.corpus import prepare
 from bertc.text.cache.store import Silent
-from bertc.text.prepared.finishing import finish_preparing
 from bertc.text.prepared.making import begin_preparing, make_parts
 from bertc.text.sources import files
 from tests.campaigns.options import read_options

@@ -16,17 +16,15 @@ from bertc.check import passes
 from bertc.check.compiling import compile_spec
 from bertc.check.passes import complete
 from bertc.check.passes.changing.beginning import vectors
-from bertc.cost.execution import ANY, DeviceBudget
+from bertc.cost.figures import ANY, DeviceBudget
 from bertc.cost.planning.plan import Fit, Machine, choose_fit, largest_divisor, plan
 from bertc.ir.changing.growth import Interleave, Stack, find_split
 from bertc.ir.network.bilstm import BiLstmBody
 from bertc.ir.program.complete import Complete
-from bertc.ir.program.model import model_weights
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.resolved import Resolved, model_weights
 from bertc.ir.program.settings import Settings
-from bertc.ir.program.written import Program
-from bertc.ir.weight_maps.fit import fit
-from bertc.ir.weight_maps.grow import weight_map
+from bertc.ir.weight_maps.fit import fit, weight_map
+from bertc.ir.written import Program
 
 
 def test_every_setting_gets_a_value_and_an_origin():

@@ -12,8 +12,7 @@ from bertc.api import points, resolve
 from bertc.base.storage.paths import shipped_specs
 from bertc.cli.emit import emit
 from bertc.ir.learning.objective import Mlm
-from bertc.ir.program.model import model_weights
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.resolved import Resolved, model_weights
 from bertc.lab.drawing.columns import picture_of
 from bertc.lab.drawing.pictures import dot, svg
 from tests.hub.programs import bert_folder

@@ -11,8 +11,14 @@ from bertc.api import points, resolve
 from bertc.base.diagnostics import UsageError
 from bertc.cost import as_json, as_table, device_named, estimate, where_table
 from bertc.cost.machines import calibration, devices
-from bertc.cost.machines.accelerators import ACCELERATORS, GIB, LAUNCH_SECONDS, accelerator_called
-from bertc.cost.machines.devices import NAMES, this_cpu
+from bertc.cost.machines.devices import (
+    ACCELERATORS,
+    GIB,
+    LAUNCH_SECONDS,
+    NAMES,
+    accelerator_called,
+    this_cpu,
+)
 from bertc.cost.units import range_text
 
 FIELDS = {

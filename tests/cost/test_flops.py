@@ -15,7 +15,7 @@ from bertc.cost import convention_named, estimate, flops
 from bertc.ir.base import Weight
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.head import POOLINGS
-from bertc.ir.program.model import model_weights, trained_names
+from bertc.ir.program.resolved import model_weights, trained_names
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import MicroBatch, TaskTargets, corrupt
 from bertc.learn.optim.optimizers import make_rule, zero_moments

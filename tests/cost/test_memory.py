@@ -12,7 +12,7 @@ import torch
 
 from bertc.api import resolve
 from bertc.cost import device_named, estimate, largest_microbatches
-from bertc.cost.execution import DeviceBudget, Execution
+from bertc.cost.figures import DeviceBudget, Execution
 from bertc.cost.machines.calibration import calibration_here, calibration_path
 from bertc.cost.machines.device import Point, rate_at
 from bertc.cost.memory import CHUNK, fit_of, stage_memory, whole_step
@@ -21,8 +21,7 @@ from bertc.cost.planning.plan import Machine
 from bertc.cost.planning.world import Strategy
 from bertc.cost.rules import cost, flash_bytes
 from bertc.ir import operation as op
-from bertc.ir.program.model import trained_names
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.resolved import Resolved, trained_names
 from bertc.learn.objectives import Losses
 from bertc.learn.objectives.softmax.cross_entropy import GPU_CHUNK
 from bertc.learn.step.memory import beginning

@@ -12,9 +12,9 @@ from bertc.check.passes import resolve
 from bertc.hub.families.config import Wordless
 from bertc.ir.learning.objective import Mlm, Nsp, Objective, Sbo, Sop, Term
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.written import Program, StageGiven
 from bertc.ir.terms.masking import SpanUnit
 from bertc.ir.vocabulary import WordPiece
+from bertc.ir.written import Program, StageGiven
 from bertc.model import build
 from bertc.use.source.checking import inputs_of, random_inputs
 from bertc.use.source.code_folder import export_code

@@ -271,7 +271,7 @@ def test_an_imported_head_scores_any_number_of_choices(tmp_path):
         with torch.no_grad():
             scores = reference(**{name: ids[None] for name, ids in batch.items()}).logits[0]
         assert ours["probabilities"] == pytest.approx(scores.softmax(0).tolist(), abs=1e-6)
-    from_file = [*predict(came, file, device="cpu", quiet=True).each()]
+    from_file = [*predict(came, file, device="cpu").each()]
     assert [len(each["probabilities"]) for each in from_file] == [2, 6]
 
 

@@ -10,7 +10,7 @@ from bertc.base.diagnostics import Diagnostic, Diagnostics
 from bertc.hub.families.family import Obstacle
 from bertc.hub.leaving.target import padding, target_of
 from bertc.hub.networks import alone
-from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import model_weights
 from bertc.ir.vocabulary import ByteBpe, Bytes, TokenizerFile, Unigram, WordPiece, Words
 from bertc.text.vocab.learned import learn
 from tests.hub.programs import program

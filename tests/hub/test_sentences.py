@@ -156,7 +156,7 @@ def test_vectors_are_those_of_the_library_and_leave_as_they_came(name, library_o
     for each in (folder, run, tmp_path / "left"):
         model = bertc.load(each)
         np.testing.assert_allclose(model.embed(TEXTS), expected, atol=2e-6, rtol=0)
-        embedded = embed_file(each, tmp_path / "texts.txt", quiet=True)[1]  # in fp32 too
+        embedded = embed_file(each, tmp_path / "texts.txt")[1]  # in fp32 too
         np.testing.assert_allclose(embedded.vectors, expected, atol=2e-6, rtol=0)
         for prompt in set(library.prompts) & {"passage"}:
             found = model.embed(TEXTS, prompt=prompt)
@@ -416,7 +416,7 @@ def test_the_nearest_rows_of_files_are_printed_as_a_search_compares_them(tmp_pat
 
 def test_what_cannot_be_embedded_is_refused(run, model, tmp_path):
     (tmp_path / "empty.txt").touch()
-    pytest.raises(DataError, embed_file, run, tmp_path / "empty.txt", quiet=True).match("no texts")
+    pytest.raises(DataError, embed_file, run, tmp_path / "empty.txt").match("no texts")
     with pytest.raises(UsageError, match="there is none") as error:
         model.embed(PLAIN, "median")
     assert error.value.help == "one of mean, cls, max"

@@ -23,8 +23,7 @@ from bertc.ir.network.head import LinearHead, TransformHead
 from bertc.ir.network.layer import Dropout
 from bertc.ir.network.norm import PostNorm, PreNorm
 from bertc.ir.network.sharing import ShareAll
-from bertc.ir.program.model import model_weights, trained_names
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.resolved import Resolved, model_weights, trained_names
 from bertc.ir.terms.node import weights_of_head
 from bertc.ir.vocabulary import ByteBpe
 from bertc.learn.objectives import TaskTargets

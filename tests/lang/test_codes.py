@@ -9,7 +9,7 @@ from bertc import lang
 from bertc.base.diagnostics import Diagnostics, UsageError, codes, explain
 from bertc.base.diagnostics.diagnostic import GROUPS
 from bertc.check import passes
-from bertc.check.equal import equalise
+from bertc.check.compiling import equalise
 from bertc.check.facts import counts
 from bertc.check.facts import facts as filled_in
 from bertc.check.facts.examples import read_files

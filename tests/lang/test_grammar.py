@@ -15,11 +15,10 @@ from bertc.base.diagnostics import Diagnostics, Source, SpecError, codes
 from bertc.base.storage.paths import folder, shipped_specs
 from bertc.lang import parse
 from bertc.lang.files import format_file, spec_text
-from bertc.lang.read.grammar import END, grammar, table_path
+from bertc.lang.read.grammar import END, compile_table, grammar, table_path
 from bertc.lang.read.machine import Builder, parse_items
 from bertc.lang.read.numbers import NUMBER_UNITS, NotANumberError, read_number, show_number
 from bertc.lang.read.scan import SPELLING, Token
-from bertc.lang.read.table import compile_table
 from bertc.lang.read.tree import Block, Extends, Grid, Name, Ratio, Scaled, Setting, String, Sum
 
 SOURCE = (folder("grammar") / "bertc.lark").read_text(encoding="utf-8")
@@ -34,7 +33,7 @@ STARTS = (
 
 def test_the_table_is_made_from_the_grammar_and_every_rule_is_built():
     table = json.loads(table_path().read_text(encoding="utf-8"))
-    assert table == compile_table(SOURCE), "run python -m bertc.lang.read.table"
+    assert table == compile_table(SOURCE), "run python -m bertc.lang.read.grammar"
     names = {p.name for p in grammar().productions if not p.inline and p.name != "start"}
     passed_on = {p.name for p in grammar().productions if p.lone and p.length == 1}
     source = Builder.node.__code__.co_consts

@@ -18,7 +18,7 @@ from bertc.base.diagnostics import Diagnostic, Diagnostics, Fix, Source, Span, c
 from bertc.check import passes
 from bertc.ir.base import Node, call_text
 from bertc.ir.program.settings import Settings
-from bertc.ir.program.written import Program
+from bertc.ir.written import Program
 from bertc.lang import helps
 from bertc.lang.helps import alternatives, apply_edits, own_name, settings_written
 from bertc.lang.read import shapes

@@ -13,9 +13,9 @@ from bertc.ir.learning.optimizer import Adam, Lamb, Polynomial
 from bertc.ir.network.layer import Dropout
 from bertc.ir.network.positions import LearnedPositions
 from bertc.ir.network.sharing import ShareAttention, ShareGroups, ShareMap
-from bertc.ir.program.written import Program
 from bertc.ir.terms.masking import NgramUnit, Replace, SpanUnit
 from bertc.ir.vocabulary import TokenizerFile, WordPiece
+from bertc.ir.written import Program
 from bertc.lang import show
 from bertc.lang.space import Interval, Options, SpacePoint, space
 

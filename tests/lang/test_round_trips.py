@@ -18,7 +18,7 @@ from bertc import lang
 from bertc.base.diagnostics import Diagnostics
 from bertc.ir.base import Node, is_plain
 from bertc.ir.program.settings import Settings, aliases
-from bertc.ir.program.written import Given, Origin, Program
+from bertc.ir.written import Given, Origin, Program
 from bertc.lang.lowering.convert import Converter
 from bertc.lang.lowering.grids import alternatives
 from bertc.lang.read import shapes
@@ -198,7 +198,7 @@ HOLE = "\0"
 FILLED = ("1", "30k", "5%", "", "mlm", "'x'", "a, b", "none", "trim", "adamw", "cosine", "flops")
 _PIECES = (r"[^\s=,;:`()\[\]{}\"']", r"\([^()]*\)", r"\[[^]]*\]", "{[^}]*}", '"[^"]*"', "'[^']*'")
 NAMED = re.compile(rf"(?<![\w.\-,&?/])([A-Za-z_]+)=((?:{'|'.join(_PIECES)})+)")
-ELSEWHERE = ("use/source", "lab/drawing", "lab/report", "cli/slurm.py")
+ELSEWHERE = ("use/source", "lab/drawing", "lab/report", "cli/preparing.py")
 """Files of texts for programs of others."""
 
 

@@ -4,8 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from bertc.ir.program.model import trained_names
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.resolved import Resolved, trained_names
 from bertc.learn.objectives import MicroBatch, corrupt, with_guesses
 from bertc.learn.objectives.softmax.cross_entropy import draw, vocabulary_loss
 from bertc.learn.objectives.text.rtd import copied_losses

@@ -13,13 +13,12 @@ from bertc.api import points, resolve
 from bertc.base.diagnostics import DataError, MachineError, MissingInputError, SpecError
 from bertc.check.facts.networks import compare_init, network_of
 from bertc.cost import estimate
-from bertc.cost.execution import ANY
+from bertc.cost.figures import ANY
 from bertc.cost.planning.plan import Fit, Machine, plan
 from bertc.cost.rules import cost
 from bertc.hub.leaving.exporting import export_model
 from bertc.ir import operation as op
-from bertc.ir.program.model import model_weights
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.resolved import Resolved, model_weights
 from bertc.model import EncoderInputs, build
 from bertc.model.bilstm import BiLstm
 from bertc.model.weights import initial_values

@@ -8,7 +8,7 @@ from bertc.api import resolve
 from bertc.cost import estimate
 from bertc.ir.network.attention import DisentangledAttention
 from bertc.ir.network.body_node import Wanted
-from bertc.ir.program.model import trained_names
+from bertc.ir.program.resolved import trained_names
 from bertc.model import EncoderInputs, Model, gather_positions
 from tests.model.material import assert_alone, drawn
 

@@ -16,8 +16,7 @@ from bertc.hub.keys import keys
 from bertc.hub.leaving.target import padding, target_of
 from bertc.hub.networks import alone
 from bertc.ir.network.body import first_position
-from bertc.ir.program.model import model_weights
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.resolved import Resolved, model_weights
 from tests.net.programs import PROGRAMS, spec
 
 CONVENTIONS = ("exact", "electra", "6n")

@@ -20,7 +20,7 @@ from bertc.api import points
 from bertc.base.diagnostics import StoppedError
 from bertc.check.passes import resolve
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.written import Given, Origin, Program, StageGiven
+from bertc.ir.written import Given, Origin, Program, StageGiven
 from bertc.lang import show_value
 from bertc.learn.step.step import TrainStep
 from bertc.run.train import loop, phase

@@ -100,12 +100,12 @@ def test_a_head_of_pairs_reads_pairs_alone(files):
 
 def test_a_second_text_is_never_dropped(pairs, files):
     with pytest.raises(DataError, match="no column 'one', 'two'; there are text, other") as caught:
-        predict(pairs, files / "new.tsv", device="cpu", quiet=True)
+        predict(pairs, files / "new.tsv", device="cpu")
     assert "classify(name=birds, text=COLUMN, pair=COLUMN)" in caught.value.help
     with pytest.raises(DataError, match="no column 'two'"):
-        predict(pairs, files / "new.tsv", "classify(text=text)", device="cpu", quiet=True)
+        predict(pairs, files / "new.tsv", "classify(text=text)", device="cpu")
     asked = "classify(text=text, pair=other)"
-    found = predict(pairs, files / "new.tsv", asked, device="cpu", quiet=True)
+    found = predict(pairs, files / "new.tsv", asked, device="cpu")
     assert found.examples[0].texts == ("a hen", "a bird")
 
 
@@ -158,7 +158,7 @@ def test_parts_and_files_of_a_folder_are_scored(files):
 
     def examples(name, content):
         (files / name).write_text(content)
-        return predict(run, files / name, device="cpu", quiet=True).examples
+        return predict(run, files / name, device="cpu").examples
 
     (example,) = examples("plain.txt", "I live in New York\n")
     assert example.words == ("I", "live", "in", "New", "York")
@@ -265,7 +265,7 @@ def runs(tmp_path_factory):
 @pytest.mark.parametrize("kind", PARTS)
 def test_rows_are_answered_as_those_of_a_file(runs, kind):
     run = runs / "runs" / ("stars" if kind == "regress" else kind)
-    found = predict(run, runs / f"{kind}.tsv", device="cpu", quiet=True)
+    found = predict(run, runs / f"{kind}.tsv", device="cpu")
     names, rows, _ = PARTS[kind]
     by_column = dict(zip(names.split("\t"), rows.split("\n")[0].split("\t"), strict=True))
     of_rows, same = bertc.load(run).predict([ASKED[kind], by_column])

@@ -20,7 +20,7 @@ from bertc.lab.trackers import sink
 from bertc.lab.trackers.sink import feeding
 from bertc.lab.trackers.tracked import TrackedRun
 from bertc.lab.watch.terminal import look, show_once, sparkline, watch
-from bertc.learn.step.step import what_to_try
+from bertc.learn.step.step import AT_THE_BEGINNING, CALMER
 from bertc.machine import display as displays
 from bertc.machine.display import Live, Plain, Standing
 from bertc.run.evaluation.held_out import fetch
@@ -130,7 +130,7 @@ def test_times_and_lines_of_blocks_are_read_at_a_glance():
     assert [displays.clock_text(s) for s in (41, 303, 7503)] == ["41 s", "5:03", "2:05:03"]
     assert displays.clock_text(656 * 86_400) == "656 days"
     # At first there is no checkpoint, and no rate that was too high.
-    first, later = what_to_try(0), what_to_try(5)
+    first, later = AT_THE_BEGINNING, CALMER
     assert all(each in later for each in ("checkpoints", "learning rate"))
     assert all(each in first for each in ("precision=fp32", "compile=off"))
     assert "checkpoint" not in first

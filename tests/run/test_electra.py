@@ -9,7 +9,7 @@ import transformers
 from bertc.api import resolve
 from bertc.hub.leaving.exporting import export_model
 from bertc.hub.networks import add_tables, subtract_tables, tensors_alone
-from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import model_weights
 from bertc.model import EncoderInputs, build
 from bertc.model.heads import Detector
 from bertc.run.models.loading import load, read_model

@@ -7,7 +7,7 @@ import torch
 
 from bertc.base.diagnostics import ResumeRefusedError
 from bertc.ir.changing.growth import Tile
-from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import model_weights
 from bertc.learn.optim.optimizers import zero_moments
 from bertc.model import build
 from bertc.run.evaluation.evaluate import evaluate_run

@@ -18,7 +18,7 @@ from bertc.base.diagnostics import (
 from bertc.check.facts.networks import compare_init, take_network
 from bertc.cli.app import app
 from bertc.ir.changing.growth import FromRun
-from bertc.ir.program.written import Given, Origin
+from bertc.ir.written import Given, Origin
 from bertc.lang.files import overrides_in
 from bertc.machine.machine import detect
 from bertc.run.evaluation.evaluate import evaluate_run

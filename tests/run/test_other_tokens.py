@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 import bertc
 from bertc.api import points
 from bertc.base.diagnostics import DataError, Diagnostics, ResumeRefusedError
-from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import model_weights
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.run.models.runs import export_adapter_of, export_run
 from bertc.run.train.loop import train

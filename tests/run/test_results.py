@@ -13,7 +13,7 @@ from bertc import estimate
 from bertc.api import resolve
 from bertc.base.diagnostics import DataError, MissingInputError, SpecError, StoppedError, UsageError
 from bertc.cli.app import app
-from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import model_weights
 from bertc.lab.results import state as module
 from bertc.lab.results.compare import results
 from bertc.lab.results.curves import curves

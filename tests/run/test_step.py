@@ -20,7 +20,7 @@ from torch import Tensor
 from bertc.api import resolve
 from bertc.base.diagnostics import DataError
 from bertc.cost.planning.plan import Plan
-from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import model_weights
 from bertc.learn.objectives import VocabTensors
 from bertc.learn.step import feed, micro_batches
 from bertc.learn.step.feed import Batch, Feed, to_inputs

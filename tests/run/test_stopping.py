@@ -29,13 +29,13 @@ from bertc.base.storage.place import FolderAt
 from bertc.learn.step import feed
 from bertc.machine.signals import Stop
 from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.preparing import finish_preparing
 from bertc.run.records import checkpoints
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.longer import with_settings
 from bertc.run.train import loop
 from bertc.run.train.loop import train
 from bertc.text.cache.store import Silent
-from bertc.text.prepared.finishing import finish_preparing
 from bertc.text.prepared.making import begin_preparing, make_parts
 from bertc.text.prepared.opening import tokenizer_at
 from bertc.text.sources import files

@@ -137,13 +137,13 @@ def test_thresholds_and_temperatures_of_dev_are_those_of_predictions(go, farm, t
     spec = f"{farm['text']}{FAST}task={farm['several']} steps=40"
     report = go(spec)
     run, file = tmp_path / "run", _a_file(tmp_path, "several")
-    before = predict(run, file, device="cpu", quiet=True)
+    before = predict(run, file, device="cpu")
     assert "thresholds of 0.5" in before.notes[0]
     seen = evaluate_run(run, cache=cache, quiet=True)
     assert seen.evaluation.scores == report.evaluation.scores, "as they are without a fit"
     notes = "\n".join(seen.details)
     assert re.search(r"dev: calibration error 0.\d+, 0.\d+ with the temperature .* here", notes)
-    after = predict(run, file, device="cpu", quiet=True)
+    after = predict(run, file, device="cpu")
     assert "that bertc eval fitted on dev" in after.notes[0]
     texts = [text for text, *_ in sentences("dev")]
     labels = [row["labels"] for row in bertc.load(run).predict(texts)]
@@ -164,7 +164,7 @@ def test_thresholds_and_temperatures_of_dev_are_those_of_predictions(go, farm, t
     stored = json.loads((run / "calibration.json").read_text())
     stored["classify"]["head"] = "of other weights"
     (run / "calibration.json").write_text(json.dumps(stored))
-    stale, old = predict(run, file, device="cpu", quiet=True).answers, before.answers
+    stale, old = predict(run, file, device="cpu").answers, before.answers
     assert (stale.given, stale.probabilities) == (old.given, old.probabilities)
 
 
@@ -178,7 +178,7 @@ def test_a_run_without_a_dev_part_is_fitted_on_a_file_that_is_named_as_dev(go, f
     evaluate_run(run, task=f"classify('{file}', labels=many)", quiet=True)
     assert not (run / "calibration.json").exists()
     evaluate_run(run, task=f"classify(dev='{file}')", quiet=True)
-    assert "that bertc eval fitted on dev" in predict(run, file, quiet=True).notes[0]
+    assert "that bertc eval fitted on dev" in predict(run, file).notes[0]
 
 
 def test_labels_of_one_probability_are_named():
@@ -186,17 +186,18 @@ def test_labels_of_one_probability_are_named():
     assert "one probability of hens, whatever" in said
 
 
-def test_answers_go_to_files_in_parts_with_the_columns_of_nested_rows(go, farm, tmp_path):
+def test_answers_go_to_files_in_parts_with_columns_of_nested_rows(go, farm, tmp_path, monkeypatch):
     go(f"{farm['text']}{FAST}task={farm['several']} steps=4")
     nested = [{"doc": {"body": t, "n": 1}, "key": None} for t, _, _ in sentences("dev")]
     file = tmp_path / "in.jsonl"
     file.write_text("\n".join(map(json.dumps, nested)))
     asked = "classify(text='doc.body')"
-    whole = predict(tmp_path / "run", file, asked, device="cpu", quiet=True)
+    whole = predict(tmp_path / "run", file, asked, device="cpu")
     said = [json.loads(line) for line in predicted.lines(whole, file)]
+    monkeypatch.setattr("bertc.use.predict.ROWS_OF_A_PART", 5)
 
-    def write(name, source=file, rows=5):
-        parts = predict_parts(tmp_path / "run", source, asked, "cpu", quiet=True, rows=rows)
+    def write(name, source=file):
+        parts = predict_parts(tmp_path / "run", source, asked, "cpu")
         assert write_answers(parts, source, tmp_path / name, print).startswith("classify: 12 rows")
         return tmp_path / name
 
@@ -259,9 +260,9 @@ def test_runs_of_several_seeds_are_one_row_of_an_evaluation(go, farm, tmp_path):
         ("squad", r"label: no answer in this window\n"),
     ],
 )
-def test_a_preview_says_what_is_right(farm, kind, right, cache):
+def test_a_preview_says_what_is_right(farm, kind, right, at_home):
     resolved = bertc.resolve(farm["text"] + f"task={farm[kind]} steps=1")
-    shown = preview(resolved, 8, color=False, cache=cache)
+    shown = preview(resolved, 8, color=False)
     assert re.search(right, shown + "\n"), shown
     assert "asked" not in shown, "there is nothing masked to explain"
 

@@ -184,12 +184,13 @@ def trained_as_counted(resolved: Resolved, run: Path, go: Callable[..., Any]) ->
 
 
 @pytest.mark.parametrize("terms", TERMS, ids=str)
-def test_every_term_is_counted_trained_and_exported(terms, bert, cache, tmp_path, go):
+def test_every_term_is_counted_trained_and_exported(terms, bert, cache, tmp_path, go, monkeypatch):
     resolved = student(bert, " + ".join([*terms, "mlm"]))
     learned = trained_as_counted(resolved, tmp_path / "run", go)
     exported = load(tmp_path / "run" / "model").state_dict()
     assert {name for name in learned if "kd" not in name} == exported.keys()
-    shown = preview(resolved, 1, color=False, cache=cache)
+    monkeypatch.setenv("BERTC_CACHE", str(cache))
+    shown = preview(resolved, 1, color=False)
     assert all(term.split("(")[1].split(",")[0].rstrip(")") in shown for term in terms)
 
 

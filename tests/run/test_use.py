@@ -212,9 +212,10 @@ def folder(tmp_path_factory):
 
 def shown(objective, folder, monkeypatch):
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("BERTC_CACHE", str(folder / "cache"))
     data = "" if "data=" in objective else "data=files('a.txt', sentences=lines)"
     resolved = resolve(f"{TOY} {objective} {data}")
-    text = preview(resolved, 4, color=False, cache=folder / "cache")
+    text = preview(resolved, 4, color=False)
     return resolved.stages[0], text
 
 
@@ -235,17 +236,14 @@ READ = {
 
 
 @pytest.mark.parametrize("spec", READ.values(), ids=READ)
-def test_pieces_of_bytes_are_read_as_text_and_labels_act_on_no_terminal(
-    spec, folder, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
+def test_pieces_of_bytes_are_read_as_text_and_labels_act_on_no_terminal(spec, tmp_path, at_home):
     line = "настройки zufügen größer, настройка \u202e\x9b"
     (tmp_path / "t.txt").write_text(f"{line}\n\n" * 40)
     label = "b\x1b[31mad\u202e"
     (tmp_path / "t.tsv").write_text("text\tlabel\n" + f"{line}\t{label}\n{line}\tgood\n" * 20)
     toy = TOY.replace("wordpiece(500)", "bpe(500)")
     resolved = resolve(f"{toy} data=files('t.txt', sentences=lines) {spec}")
-    text = preview(resolved, 2, color=True, cache=tmp_path / "cache")
+    text = preview(resolved, 2, color=True)
     assert "▁zufügen" in text
     assert "настро" in text
     assert not {"Ð", "Ã", "Ġ", "\u202e", "\x9b"} & {*text}

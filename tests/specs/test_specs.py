@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from bertc.api import points, resolve
+from bertc.api import points, resolve, show
 from bertc.base.storage.paths import shipped_specs
-from bertc.check.showing import show
 from bertc.hub.families import family_for
-from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import model_weights
 from bertc.lab.starting.gallery import Shipped, gallery_json, gallery_table, paper_of, sentence_of
 from bertc.lang import format_text
 from bertc.model import build

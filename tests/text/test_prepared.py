@@ -33,13 +33,12 @@ from bertc.base.storage import stores
 from bertc.base.storage.place import FolderAt
 from bertc.ir.data import Prepared
 from bertc.ir.program.resolved import Resolved
-from bertc.run.preparing import finish_text, standing
+from bertc.run.preparing import finish_preparing, finish_text, standing
 from bertc.tasks.corpus import PreparedCorpus, prepare
 from bertc.text.batches import arranged
 from bertc.text.batches.stage import StageData
 from bertc.text.cache.store import Silent
 from bertc.text.prepared import making
-from bertc.text.prepared.finishing import finish_preparing
 from bertc.text.prepared.making import begin_preparing, make_parts
 from bertc.text.prepared.opening import open_prepared, part_at, tokenizer_at
 from bertc.text.rows.rewriting import part_of_document

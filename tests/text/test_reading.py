@@ -18,13 +18,14 @@ from bertc.base.diagnostics import CannotWriteError, DataError, SpecError, Usage
 from bertc.base.storage import durable
 from bertc.base.storage.place import FolderAt
 from bertc.ir.program.resolved import Resolved
+from bertc.run import preparing
+from bertc.run.preparing import finish_preparing
 from bertc.run.records.folder import RunFolder
 from bertc.tasks.corpus import PreparedCorpus, prepare
 from bertc.text.cache import copies
 from bertc.text.cache.copies import copied, make_room
 from bertc.text.cache.store import Silent
-from bertc.text.prepared import finishing, plan
-from bertc.text.prepared.finishing import finish_preparing
+from bertc.text.prepared import plan
 from bertc.text.prepared.making import begin_preparing, make_parts
 from bertc.text.prepared.opening import read_corpus, tokenizer_at
 from bertc.text.sources import files
@@ -142,7 +143,8 @@ def test_check_compares_tokenizers(tmp_path: Path, place) -> None:
 
 
 @pytest.mark.parametrize("more", ["format=blocks", "format=segment-pair", "pack=true", "of files"])
-def test_the_listed_documents_are_those_of_the_batch(tmp_path: Path, more: str) -> None:
+def test_the_listed_documents_are_those_of_the_batch(tmp_path, more, monkeypatch) -> None:
+    monkeypatch.setenv("BERTC_CACHE", str(tmp_path / "cache"))
     write(tmp_path / "a.jsonl", 60)
     of_files, more = more == "of files", more.replace("of files", "format=blocks")
     made(spec(tmp_path / "a.jsonl", more), f"{tmp_path}/here", tmp_path / "made")
@@ -151,7 +153,7 @@ def test_the_listed_documents_are_those_of_the_batch(tmp_path: Path, more: str) 
     RunFolder(tmp_path / "run").path.mkdir()
     RunFolder(tmp_path / "run").start(program, "")
     listed: list[str] = []
-    read_order(tmp_path / "run", 3, 9, listed.append, tmp_path / "cache")
+    read_order(tmp_path / "run", 3, 9, listed.append)
     corpus = prepare(program, tmp_path / "cache", Silent())
     special = {corpus.vocabulary.cls, corpus.vocabulary.sep, corpus.vocabulary.pad}
     lines = [json.loads(line) for line in listed]
@@ -169,18 +171,19 @@ def test_the_listed_documents_are_those_of_the_batch(tmp_path: Path, more: str) 
                 assert bounds[line["document"]] <= first < end <= bounds[line["document"] + 1]
             assert [t for t in tokens if t not in special] == [t for t in ids if t not in special]
     with pytest.raises(UsageError, match="the run has steps 0 to 39"):
-        read_order(tmp_path / "run", 30, 41, listed.append, tmp_path / "cache")
+        read_order(tmp_path / "run", 30, 41, listed.append)
 
 
-def test_a_preview_of_a_step_shows_its_batch(tmp_path: Path) -> None:
+def test_a_preview_of_a_step_shows_its_batch(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("BERTC_CACHE", str(tmp_path / "cache"))
     write(tmp_path / "a.jsonl", 60)
     program = spec(tmp_path / "a.jsonl", "format=doc-sentences")
     corpus = prepare(program, tmp_path / "cache", Silent())
-    text = preview(program, 2, color=False, cache=tmp_path / "cache", step=17)
+    text = preview(program, 2, color=False, step=17)
     lengths = corpus.stages[0].train(17).lengths.tolist()[:2]
     assert re.findall(r"row \d, (\d+) tokens", text) == list(map(str, lengths))
     with pytest.raises(UsageError, match="step 40 is none of 40"):
-        preview(program, 2, color=False, cache=tmp_path / "cache", step=40)
+        preview(program, 2, color=False, step=40)
 
 
 def test_mixtures_of_stages_are_equal_wherever_they_are_read(tmp_path: Path) -> None:
@@ -317,15 +320,15 @@ def test_two_that_finish_at_once_write_one_manifest(text, tmp_path, monkeypatch,
         place = FolderAt(f"{to.format(tmp_path)}/{name}")
         work = begin_preparing(cleaned(text), place, tmp_path / "made", Silent())
         make_parts(work, work.plan.parts, Silent())
-        before = getattr(finishing, name)
+        before = getattr(preparing, name)
 
         def between(*arguments, name=name, before=before, place=place):
             result = before(*arguments)
-            monkeypatch.setattr(finishing, name, before)
+            monkeypatch.setattr(preparing, name, before)
             finish_preparing(place, Silent())
             return result
 
-        monkeypatch.setattr(finishing, name, between)
+        monkeypatch.setattr(preparing, name, between)
         assert finish_preparing(place, Silent()) == read_corpus(place) == straight
 
 

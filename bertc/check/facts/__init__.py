@@ -16,8 +16,7 @@ from bertc.check.passes.recipes import fill_arguments
 from bertc.hub.published import model_folder
 from bertc.ir.changing.growth import OF_INIT, TEACHER, FromOther
 from bertc.ir.learning.objective import NOBODY, FromFolder, FromSpec, NoTeacher, Shape, Teacher
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.written import Given, Program, map_terms
+from bertc.ir.program import Given, Program, Resolved, map_terms
 from bertc.ir.vocabulary import Extended, TokenizerFile, Trimmed
 from bertc.lang import load
 

@@ -13,10 +13,7 @@ from bertc.check.passes import assemble, complete
 from bertc.ir.learning.equal import Epochs, Words
 from bertc.ir.methods.ending import MOST_STEPS
 from bertc.ir.methods.method import Method
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.settings import Settings
-from bertc.ir.program.stage import TaskStage
-from bertc.ir.program.written import Given, Origin, Program, StageGiven
+from bertc.ir.program import Given, Origin, Program, Resolved, Settings, StageGiven, TaskStage
 from bertc.text.cache.store import Progress
 
 LITTLE_BYTES = 16 << 20

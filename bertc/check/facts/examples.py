@@ -11,14 +11,10 @@ from typing import Any
 from bertc.base.diagnostics import DataError, Diagnostics, MissingInputError
 from bertc.base.storage.paths import is_file
 from bertc.check.facts.texts import remark_on
+from bertc.ir.learning import Choose, Classify, Embed, Many, Read, Regress, Rerank, Tag, Term
 from bertc.ir.learning.answer import BalancedLoss, label_names
-from bertc.ir.learning.custom_task import Choose, Classify, Many, Read, Regress, Tag
-from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import UNKNOWN, Task
-from bertc.ir.learning.vector_task import Embed, Rerank
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import Stage, TaskStage
-from bertc.ir.program.written import Given, Origin
+from bertc.ir.program import Given, Origin, Resolved, Stage, TaskStage
 from bertc.ir.vocabulary import TokenizerFile, Vocabulary
 
 

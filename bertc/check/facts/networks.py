@@ -9,16 +9,12 @@ from typing import Any, get_args
 from bertc.base.storage.paths import is_folder, is_taken
 from bertc.hub.folders import RESOLVED, checkpoint_at, checkpoint_of, read_network, read_resolved
 from bertc.ir.changing.growth import TEACHER, FromLayers, FromOther, FromRun
-from bertc.ir.learning.task import Task
-from bertc.ir.learning.vector_task import Embed
+from bertc.ir.learning import Embed, Task
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.positions import RotaryPositions
 from bertc.ir.network.sharing import ShareMap, ShareNone
-from bertc.ir.program.model import model_weights
-from bertc.ir.program.network import MAIN
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program import MAIN, Given, Program, Resolved, map_terms, model_weights
 from bertc.ir.program.settings import HfLayout, layout_of
-from bertc.ir.program.written import Given, Program, map_terms
 from bertc.ir.terms.node import System
 from bertc.ir.weight_maps import begins_as, fit, refusal
 from bertc.text.tokenizers.reading import network_folder

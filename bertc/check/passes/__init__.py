@@ -4,11 +4,10 @@ from typing import Any
 
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.assemble import assemble
-from bertc.check.passes.bodies import bodies
 from bertc.check.passes.changing.beginning import begins, vectors
 from bertc.check.passes.changing.growth import growth, methods
 from bertc.check.passes.checks import checks
-from bertc.check.passes.dimensions import defaults, dimensions, limits
+from bertc.check.passes.dimensions import bodies, defaults, dimensions, limits
 from bertc.check.passes.extends import extends
 from bertc.check.passes.generator import generator, generator_widths
 from bertc.check.passes.inputs import missing_inputs, vocabulary
@@ -18,9 +17,7 @@ from bertc.check.passes.remarks import remarks
 from bertc.check.passes.sharing import sharing
 from bertc.check.passes.tasks import tasks
 from bertc.check.passes.teaching.teachers import teachers
-from bertc.ir.program.complete import Complete
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.written import Program
+from bertc.ir.program import Complete, Program, Resolved
 
 PASSES = (
     extends,  # first, since settings of the base count as written

@@ -17,9 +17,8 @@ from bertc.ir.network.ffn import feed_forward
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.head import TransformHead
 from bertc.ir.network.layer import LayerWidths
-from bertc.ir.program.complete import Complete, CompleteSettings, CompleteStage
+from bertc.ir.program import Complete, CompleteSettings, CompleteStage, Resolved, Run
 from bertc.ir.program.reading import cut_by_batch, place_methods
-from bertc.ir.program.resolved import Resolved, Run
 from bertc.ir.program.stage import METHODS, AnyStage, Stage, TaskStage, TextStage
 from bertc.ir.terms.node import Pairs, predicts_masked
 from bertc.ir.vocabulary import table_rows

@@ -8,7 +8,7 @@ from bertc.ir.fixes import Rule, Way, argument
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.positions import RotaryPositions
-from bertc.ir.program.complete import Complete
+from bertc.ir.program import Complete
 
 
 def check_attention(check: Checker[Complete]) -> None:

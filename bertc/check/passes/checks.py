@@ -2,18 +2,17 @@
 
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.attention import check_attention
-from bertc.check.passes.bodies import OF_TABLES, check_body
-from bertc.check.passes.languages import check_languages
+from bertc.check.passes.dimensions import OF_TABLES, check_body
 from bertc.check.passes.lengths import check_kept, check_lengths, check_sizes
 from bertc.check.passes.settings import Checker, fitting_heads, key_heads
-from bertc.check.passes.terms import check_terms
+from bertc.check.passes.terms import check_languages, check_terms
 from bertc.cost.planning.plan import largest_divisor
 from bertc.ir.changing.growth import OF_INIT, FromLayers, FromOther
 from bertc.ir.data import FILLED, PAIRED, RUNNING, StreamPair
 from bertc.ir.fixes import Also, Rule, argument
 from bertc.ir.network.head import POOLINGS
 from bertc.ir.network.positions import SHORTEST
-from bertc.ir.program.complete import Complete, CompleteStage
+from bertc.ir.program import Complete, CompleteStage
 from bertc.ir.terms.heads import VocabularyHead
 from bertc.ir.vocabulary import table_rows
 

@@ -7,12 +7,11 @@ from typing import Any
 from bertc.base.diagnostics import Diagnostic, Diagnostics
 from bertc.check.passes.lengths import shares
 from bertc.check.passes.settings import has_tasks
-from bertc.ir.base import Tokens
+from bertc.ir.base import Tokens, once
 from bertc.ir.changing.growth import TEACHER, FromOther
 from bertc.ir.learning.equal import Epochs, Equal, Hours, Words
-from bertc.ir.once import once
 from bertc.ir.program.settings import STAGE_SETTINGS
-from bertc.ir.program.written import Given, Program, StageGiven
+from bertc.ir.written import Given, Program, StageGiven
 
 TEXT = ("data", "smoothing", "mixing")
 """Stage settings that say what a vocabulary is learned from, and what languages there are."""

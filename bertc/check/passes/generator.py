@@ -3,11 +3,10 @@
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.settings import Checker, fitting_heads, set_values
 from bertc.ir.fixes import Rule, argument
-from bertc.ir.learning.objective import Objective
+from bertc.ir.learning import Objective
 from bertc.ir.network.generator import GeneratorNetwork, NoGenerator
 from bertc.ir.network.sharing import ShareGroups, ShareMap
-from bertc.ir.program.complete import Complete, CompleteStage
-from bertc.ir.program.written import Given
+from bertc.ir.program import Complete, CompleteStage, Given
 
 WIDEST = 16.0
 """The largest ``size`` that a spec may give."""

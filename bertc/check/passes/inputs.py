@@ -18,9 +18,9 @@ from bertc.ir.data import Prepared, file_names
 from bertc.ir.learning.augmentation import ReplacedCopies
 from bertc.ir.learning.objective import FromFolder, FromSpec, Shape, Teacher
 from bertc.ir.learning.vector_task import Mined
-from bertc.ir.program.complete import Complete
-from bertc.ir.program.written import Given, Origin, OriginKind
+from bertc.ir.program import Complete
 from bertc.ir.vocabulary import Extended, TokenizerFile, Trimmed, Vocabulary
+from bertc.ir.written import Given, Origin, OriginKind
 from bertc.text.tokenizers import reading
 from bertc.text.tokenizers.by_transformers import FILE_NAMES
 

@@ -16,9 +16,9 @@ from bertc.ir.learning.optimizer import Decay, Optimizer, WarmupStableDecay
 from bertc.ir.methods.batches import MOST_STAGES
 from bertc.ir.methods.ending import MOST_STEPS
 from bertc.ir.methods.method import Method, batches_of
-from bertc.ir.program.complete import Complete, CompleteSettings, CompleteStage
+from bertc.ir.program import Complete, CompleteSettings, CompleteStage
 from bertc.ir.program.resolved import Kept
-from bertc.ir.program.written import DEFAULT_STAGE, Given, Origin, Program, StageGiven
+from bertc.ir.written import DEFAULT_STAGE, Given, Origin, Program, StageGiven
 
 Paces = Sequence[tuple[int, float]]
 """(number of steps, tokens or words of each), one after the other."""

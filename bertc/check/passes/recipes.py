@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.published.systems import Published
 from bertc.check.passes.settings import asks_about_pairs
+from bertc.ir.learning import Task, Term
 from bertc.ir.learning.augmentation import UNCHANGED, count_with_copies
-from bertc.ir.learning.objective import Term
-from bertc.ir.learning.task import Task
 from bertc.ir.network.head import POOLINGS
 from bertc.ir.program.settings import STAGE_SETTINGS
-from bertc.ir.program.written import Given, Origin, Program, map_terms
+from bertc.ir.written import Given, Origin, Program, map_terms
 
 
 def fill_arguments(program: Program) -> Program:

@@ -8,10 +8,10 @@ from bertc.check.passes.settings import Checker, reads_on
 from bertc.ir.changing.growth import Drawn
 from bertc.ir.data import Prepared
 from bertc.ir.fixes import Rule
-from bertc.ir.learning.answer import Labels
+from bertc.ir.learning import Labels
 from bertc.ir.learning.objective import balance_directions
 from bertc.ir.network.body_node import Transformer
-from bertc.ir.program.complete import Complete, CompleteStage
+from bertc.ir.program import Complete, CompleteStage
 from bertc.ir.program.reading import causal_rows
 from bertc.ir.vocabulary import Bytes, Extended, TokenizerFile, Trimmed
 

@@ -7,14 +7,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from bertc.base.diagnostics import Diagnostic, Diagnostics, Span
 from bertc.ir.data import DocSentences, Format, FullSentences, SegmentPair, Stream
 from bertc.ir.fixes import Also, Of, Rule, Way, Where, note
-from bertc.ir.learning.objective import Term
-from bertc.ir.learning.task import Task
+from bertc.ir.learning import Task, Term
 from bertc.ir.methods.ending import by_time
 from bertc.ir.network.attention_node import ContentAttention
 from bertc.ir.network.positions import RotaryPositions
 from bertc.ir.network.sharing import SharedPart, Sharing, owners_of
-from bertc.ir.program.complete import Complete, CompleteSettings, CompleteStage
-from bertc.ir.program.written import DEFAULT_STAGE, Given, Origin, Program, StageGiven
+from bertc.ir.program import Complete, CompleteSettings, CompleteStage
+from bertc.ir.written import DEFAULT_STAGE, Given, Origin, Program, StageGiven
 
 _S = TypeVar("_S", bound=CompleteSettings)
 _T = TypeVar("_T")

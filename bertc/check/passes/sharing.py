@@ -5,7 +5,7 @@ from bertc.check.passes.settings import Checker, layer_values, one_for_all, owne
 from bertc.ir.fixes import argument
 from bertc.ir.network import sharing as schemes
 from bertc.ir.network.body_node import Transformer
-from bertc.ir.program.complete import Complete, CompleteStage
+from bertc.ir.program import Complete, CompleteStage
 from bertc.lang.write.show import show_value
 
 LONGEST_MAP = 48

@@ -6,14 +6,11 @@ from dataclasses import replace
 from bertc.base.diagnostics import Diagnostics, listed, several
 from bertc.check.passes.settings import Checker
 from bertc.ir.fixes import Rule, argument, note, span_if_written
-from bertc.ir.learning.answer import Labels, Score, Several, Span, Vector, label_names
-from bertc.ir.learning.augmentation import UNCHANGED
+from bertc.ir.learning import UNCHANGED, Embed, Labels, Score, Several, Span, Vector, label_names
 from bertc.ir.learning.task import UNKNOWN, Task
-from bertc.ir.learning.vector_task import Embed
 from bertc.ir.methods.method import removing
 from bertc.ir.network.head import POOLINGS
-from bertc.ir.program.complete import Complete, CompleteStage
-from bertc.ir.program.written import Program
+from bertc.ir.program import Complete, CompleteStage, Program
 from bertc.ir.terms.task_head import LAST
 
 

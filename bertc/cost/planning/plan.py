@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from bertc.base.diagnostics import MachineError
-from bertc.cost.execution import FP32, DeviceBudget
+from bertc.cost.figures import FP32, DeviceBudget
 from bertc.cost.planning.world import ALONE, Layout, Strategy, World
 from bertc.ir.base import DeviceKind
 from bertc.ir.learning.optimizer import moments_of
-from bertc.ir.program.model import model_weights
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import Stage, TextStage
+from bertc.ir.program import Resolved, Stage, TextStage, model_weights
 
 EFFICIENT_TOKENS: Mapping[str, int] = {"cpu": 256, "cuda": 8192}
 """Tokens in a micro-batch below which a step loses more time than recomputing layers costs, 25%.

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from bertc.ir.learning import optimizer
-from bertc.ir.program.stage import Stage
+from bertc.ir.program import Stage
 
 REMAINING: Mapping[str, Callable[[float], float]] = {
     "1-sqrt": lambda progress: 1 - math.sqrt(progress),

@@ -3,8 +3,7 @@
 from typing import Literal, NamedTuple
 
 from bertc.base.diagnostics import UsageError
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import Stage
+from bertc.ir.program import Resolved, Stage
 
 Strategy = Literal["single", "ddp", "fsdp", "hsdp"]
 

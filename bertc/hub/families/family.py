@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from bertc.hub.families.config import HfConfig
+from bertc.ir.base import once
 from bertc.ir.learning import task
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.head import PoolerKind
-from bertc.ir.once import once
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.node import System
 from bertc.ir.vocabulary import Vocabulary

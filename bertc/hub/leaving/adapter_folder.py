@@ -16,10 +16,10 @@ from bertc.hub.keys import by_key, keys, part_of, prefix_key
 from bertc.hub.leaving.exporting import Exported, save_tokenizer
 from bertc.hub.leaving.target import exported_task, target_of
 from bertc.hub.tensors import write_tensors
-from bertc.ir.learning.answer import Labels, Tags
+from bertc.ir.learning import Labels, Tags
 from bertc.ir.methods.adapter import OF_PAIRS, Lora
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program import Resolved
 
 
 def merge(resolved: Resolved, tensors: Mapping[str, Tensor]) -> tuple[Resolved, dict[str, Tensor]]:

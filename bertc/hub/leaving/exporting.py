@@ -21,9 +21,8 @@ from bertc.hub.networks import alone, names_beside, tensors_alone
 from bertc.hub.sentences import Sentences, write_sentences
 from bertc.hub.tensors import write_tensors
 from bertc.hub.token_vectors import MAP, MAP_FILE, MAP_THERE
-from bertc.ir.learning.answer import TokenVectors
-from bertc.ir.learning.vector_task import Rerank
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.learning import Rerank, TokenVectors
+from bertc.ir.program import Resolved
 from bertc.ir.terms.node import is_answerable
 from bertc.ir.vocabulary import ByteBpe, Extended, TokenizerFile, Trimmed
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.sharing import SharedPart
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program import Resolved
 from bertc.ir.weight_maps.pruned import Entries, Removed, entries, prune
 
 

@@ -11,19 +11,13 @@ from bertc.hub.families.family import Family, HfClass, Obstacle, transformer
 from bertc.hub.keys import keys, part_of, parts_of
 from bertc.hub.networks import alone
 from bertc.ir import vocabulary
-from bertc.ir.learning.answer import Labels, Score, Several, Span, Tags, Vector
-from bertc.ir.learning.custom_task import AnyTask
+from bertc.ir.learning import AnyTask, Labels, Score, Several, Span, Tags, Vector
 from bertc.ir.learning.vector_task import Rerank, ScoreActivation
 from bertc.ir.network.body import first_position
 from bertc.ir.network.encoder import Encoder, outer_weights
 from bertc.ir.network.head import PoolerKind
-from bertc.ir.program.complete import Complete
-from bertc.ir.program.model import head_weights
-from bertc.ir.program.network import MAIN
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.settings import aliases
-from bertc.ir.program.stage import AnyStage
-from bertc.ir.program.written import Origin
+from bertc.ir.program import MAIN, AnyStage, Complete, Origin, aliases
+from bertc.ir.program.resolved import Resolved, head_weights
 from bertc.lang.write.show import show_value
 
 ACTIVATIONS: Mapping[ScoreActivation, str] = {

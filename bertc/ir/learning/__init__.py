@@ -1,1 +1,30 @@
 """Training targets and update rules: objectives, tasks, answers, optimisers."""
+
+from bertc.ir.learning.answer import (
+    Answer,
+    Choice,
+    Labels,
+    Score,
+    Several,
+    Span,
+    Tags,
+    TokenVectors,
+    Vector,
+    alike,
+    label_names,
+)
+from bertc.ir.learning.augmentation import UNCHANGED
+from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Many, Read, Regress, Tag
+from bertc.ir.learning.equal import Hours
+from bertc.ir.learning.objective import PRETRAINING, FromFolder, Objective, Shape, Teacher, Term
+from bertc.ir.learning.optimizer import Adam, Optimizer
+from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Task
+from bertc.ir.learning.vector_task import TOKENS_HEAD, Embed, Rerank, TextKind
+
+__all__ = [
+    "Adam", "Answer", "AnyTask", "Choice", "Choose", "Classify", "Embed", "FromFolder", "Glue",
+    "Hours", "Labels", "Many", "Objective", "Optimizer", "PRETRAINING", "Race", "Read", "Regress",
+    "Rerank", "Score", "Several", "Shape", "Span", "Squad", "TOKENS_HEAD", "Tag", "Tagging", "Tags",
+    "Task", "Teacher", "Term", "TextKind", "TokenVectors", "UNCHANGED", "Vector", "alike",
+    "label_names",
+]  # fmt: skip

@@ -9,7 +9,7 @@ from bertc.ir.base import Node
 from bertc.ir.fixes import Rule, Rules, argument, fix
 from bertc.ir.learning.equal import Hours
 from bertc.ir.methods.method import Held, Method
-from bertc.ir.program.written import DEFAULT_STAGE
+from bertc.ir.written import DEFAULT_STAGE
 
 MOST_STEPS = 10**9
 """Steps of a run by the clock, of which it makes as many as it has time for."""

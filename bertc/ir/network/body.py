@@ -2,13 +2,12 @@
 
 from typing import Annotated
 
-from bertc.ir.base import BY_KIND, Weight
+from bertc.ir.base import BY_KIND, Weight, once
 from bertc.ir.network.bilstm import BiLstm, BiLstmBody
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.network.encoder import Encoder, outer_weights
 from bertc.ir.network.layer import EncoderLayer
 from bertc.ir.network.sharing import OUTPUTS
-from bertc.ir.once import once
 
 BodyKind = Annotated[Transformer | BiLstm, BY_KIND]
 """The setting."""

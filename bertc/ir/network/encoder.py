@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import Dim, Weight, affine, default_init
+from bertc.ir.base import Dim, Weight, affine, default_init, once
 from bertc.ir.blocks import in_blocks
 from bertc.ir.methods.adapter import NO_ADAPTER, Adapter
 from bertc.ir.network.attention import Attention
@@ -20,7 +20,6 @@ from bertc.ir.network.positions import LearnedPositions, Positions
 from bertc.ir.network.residual import PLAIN_STREAM, Residual
 from bertc.ir.network.sharing import OUTPUTS, SharedPart, scale_by_depth, scheme_of
 from bertc.ir.network.table import table_weight
-from bertc.ir.once import once
 
 DECODER = "decoder_positions"
 """The name of the table that the queries of the mask decoder add."""

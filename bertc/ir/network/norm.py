@@ -8,9 +8,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import BY_KIND, ONES, ZEROS, Axis, Constant, Node, Off, On, Part, Weight
+from bertc.ir.base import BY_KIND, ONES, ZEROS, Axis, Constant, Node, Off, On, Part, Weight, once
 from bertc.ir.network.sharing import SharedPart
-from bertc.ir.once import once
 
 Epsilon = Annotated[float, Field(gt=0, le=1)]
 

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 
 from bertc.base.diagnostics import Span
-from bertc.ir.learning.task import Task
+from bertc.ir.base import once
+from bertc.ir.learning import Task
 from bertc.ir.methods.ending import Timed
-from bertc.ir.once import once
 from bertc.ir.program.settings import Positive, Settings
 from bertc.ir.program.stage import AnyMethod, methods_of
-from bertc.ir.program.written import Origin, Program
 from bertc.ir.terms.node import translates
+from bertc.ir.written import Origin, Program
 
 
 class CompleteSettings(Timed, Settings):

@@ -5,12 +5,11 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from bertc.ir import operation as op
-from bertc.ir.base import ZEROS, Weight
-from bertc.ir.learning.objective import Objective, Term
+from bertc.ir.base import ZEROS, Weight, once
+from bertc.ir.learning import Objective, Term
 from bertc.ir.network.body import Body
 from bertc.ir.network.body_node import Wanted
 from bertc.ir.network.generator import Tie
-from bertc.ir.once import once
 from bertc.ir.terms.heads import over_tokens
 from bertc.ir.terms.node import RowShape, TaughtTerm
 

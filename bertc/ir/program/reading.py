@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from itertools import compress, pairwise
 
-from bertc.ir.learning.objective import Term
+from bertc.ir.base import once
+from bertc.ir.learning import Term
 from bertc.ir.methods.method import Held, Method, batches_of
-from bertc.ir.once import once
 from bertc.ir.program.stage import AnyStage, Stage, TextStage
 from bertc.ir.terms.masking import AdaptiveUnit
 

@@ -14,10 +14,10 @@ from bertc.ir.base import Count, Initializer, Node, Tokens, TruncatedNormal, Wid
 from bertc.ir.changing.growth import Drawn, Growth, Init, Stack
 from bertc.ir.cleaning import EVERY, Documents
 from bertc.ir.data import Docstrings, Format, Language, MixedRows, Mixing, Share
+from bertc.ir.learning import Adam, Optimizer
 from bertc.ir.learning.augmentation import UNCHANGED, Augmentation
 from bertc.ir.learning.equal import Epochs, Equal, Hours, Words
 from bertc.ir.learning.objective import NOBODY, Mlm, Teacher, Term
-from bertc.ir.learning.optimizer import Adam, Optimizer
 from bertc.ir.methods.adapter import NO_ADAPTER, Adapter, Freeze
 from bertc.ir.methods.average import NO_AVERAGE, Average
 from bertc.ir.methods.batches import FULL_BATCH, BatchWarmup

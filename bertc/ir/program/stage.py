@@ -6,21 +6,19 @@ from typing import Annotated, Any, Self, cast, get_args
 
 from pydantic import Discriminator, Field, Tag
 
+from bertc.ir.base import once
 from bertc.ir.changing.growth import NetworkChange
+from bertc.ir.learning import Objective, Task, Term
 from bertc.ir.learning.answer import rows_an_example
 from bertc.ir.learning.custom_task import TASKS, AnyTask
-from bertc.ir.learning.objective import Objective, Term
-from bertc.ir.learning.task import Task
 from bertc.ir.methods.adapter import NO_ADAPTER, Freezing, Lora
 from bertc.ir.methods.average import Ema
-from bertc.ir.methods.batches import FULL_BATCH, FallingMasks, RisingBatch, falls
+from bertc.ir.methods.batches import FULL_BATCH, FallingMasks, RisingBatch, RowMemory, falls
 from bertc.ir.methods.ending import Clock, Patience
-from bertc.ir.methods.memory import RowMemory
 from bertc.ir.methods.method import Method
 from bertc.ir.methods.pruning import Units
 from bertc.ir.network.body import Body
 from bertc.ir.network.generator import Generator, GeneratorNetwork
-from bertc.ir.once import once
 from bertc.ir.program.network import MAIN, Network, Role, collect_outputs, one_a_head, states_read
 from bertc.ir.program.settings import StageSettings
 from bertc.ir.terms.masking import Masks
@@ -189,6 +187,7 @@ class Stage(StageSettings):
         sampled = self.sampled if predicts_masked(objective) else None
         return sampled or self.allocated[0]
 
+    @once
     def networks(self) -> tuple[Network, ...]:
         """Networks in use with what they learn and read, in the order of their forward passes."""
         in_use, rows, varying = [], self.row, bool(self.tasks)  # a batch is of one task

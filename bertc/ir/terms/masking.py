@@ -7,8 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bertc.ir.base import BY_KIND, Node
-from bertc.ir.once import once
+from bertc.ir.base import BY_KIND, Node, once
 
 
 class _Unit(Node):

@@ -10,8 +10,7 @@ from typing import NamedTuple, get_args
 from bertc.ir.methods.pruning import NOTHING, Units
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.sharing import AXES, SharedPart
-from bertc.ir.program.network import MAIN
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program import MAIN, Resolved
 
 ByLayer = Mapping[int, Sequence[int]]
 """Numbers of heads or neurons, by the layer that owns them."""

@@ -6,7 +6,7 @@ from itertools import product
 from math import prod
 
 from bertc.base.diagnostics import Diagnostics, Fix, Note, Span
-from bertc.ir.program.written import Given, Program, StageGiven
+from bertc.ir.written import Given, Program, StageGiven
 from bertc.lang.read.shapes import setting_shape
 from bertc.lang.read.tree import Call, Grid, Range, Scaled, Series, Sum, Value
 from bertc.lang.write.show import show_value

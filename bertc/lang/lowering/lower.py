@@ -10,7 +10,7 @@ from bertc.base.diagnostics import Diagnostics, Fix, Note, Span, listed
 from bertc.ir.base import NAME_RULE, is_plain
 from bertc.ir.methods.batches import MOST_STAGES
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
-from bertc.ir.program.written import Given, Origin, OriginKind, Program
+from bertc.ir.written import Given, Origin, OriginKind, Program
 from bertc.lang.lowering import grids
 from bertc.lang.lowering.convert import Converter
 from bertc.lang.lowering.grids import check_ranges, refuse_ranges

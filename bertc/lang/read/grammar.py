@@ -1,15 +1,16 @@
 """The parse table of ``grammar/bertc.lark``.
 
 lark turns the grammar into an LALR(1) table. Doing so takes longer than all the rest of
-``bertc check``, so ``python -m bertc.lang.read.table`` stores it next to the grammar, as
+``bertc check``, so ``python -m bertc.lang.read.grammar`` stores it next to the grammar, as
 ``bertc.table.json``.
 """
 
 import json
 import re
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bertc.base.storage.paths import folder
 
@@ -60,3 +61,63 @@ def grammar() -> Grammar:
         gotos=tuple(table["gotos"]),
         pattern=re.compile("|".join(f"(?P<{n}>{p})" for n, p in table["terminals"])),
     )
+
+
+def compile_table(source: str) -> dict[str, Any]:
+    """Compile a grammar by lark to a table of plain data, the same in every run."""
+    from lark import Lark
+    from lark.parsers.lalr_analysis import Shift
+
+    lark = Lark(source, parser="lalr", lexer="basic", maybe_placeholders=False)
+    table = lark.parser.parser._parse_table
+    terminals = {terminal.name for terminal in lark.terminals} | {END}
+    rows = {rule: _production(rule) for rule in lark.rules}
+    productions = sorted(set(rows.values()))
+    numbers = _number_states(table.states, table.start_states["start"], Shift)
+    actions: list[dict[str, int]] = [{} for _ in numbers]
+    gotos: list[dict[str, int]] = [{} for _ in numbers]
+    for state, number in numbers.items():
+        for symbol, (action, argument) in sorted(table.states[state].items(), key=itemgetter(0)):
+            into = actions if symbol in terminals else gotos
+            shift = action is Shift
+            into[number][symbol] = (
+                numbers[argument] if shift else -1 - productions.index(rows[argument])
+            )
+    return {
+        "terminals": [
+            [terminal.name, terminal.pattern.to_regexp()]
+            for terminal in sorted(lark.terminals, key=lambda t: (-t.priority, t.name))
+        ],
+        "start": numbers[table.start_states["start"]],
+        "final": numbers[table.end_states["start"]],
+        "productions": [list(row) for row in productions],
+        "actions": actions,
+        "gotos": gotos,
+    }
+
+
+def _production(rule: Any) -> tuple[str, int, bool, bool]:
+    name = str(rule.origin.name)
+    return name, len(rule.expansion), name.startswith("_"), bool(rule.options.expand1)
+
+
+def _number_states(states: Any, start: int, shift: object) -> dict[int, int]:
+    """States numbered by a walk from the start, because lark's own order varies."""
+    numbers = {start: 0}
+    queue = [start]
+    while queue:
+        for _, (action, target) in sorted(states[queue.pop(0)].items(), key=itemgetter(0)):
+            if action is shift and target not in numbers:
+                numbers[target] = len(numbers)
+                queue.append(target)
+    return numbers
+
+
+def main() -> None:
+    """Write the table beside the grammar."""
+    table = compile_table((folder("grammar") / "bertc.lark").read_text(encoding="utf-8"))
+    table_path().write_text(json.dumps(table, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

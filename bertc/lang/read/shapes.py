@@ -13,7 +13,7 @@ from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic.fields import FieldInfo
 
 from bertc.ir.base import Node, plain_name
-from bertc.ir.program.settings import Settings
+from bertc.ir.program import Settings
 
 
 class Limits(NamedTuple):

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from bertc.ir.base import Node, call_text
-from bertc.ir.learning.equal import Hours
-from bertc.ir.program.settings import Settings
-from bertc.ir.program.written import Given, Program
+from bertc.ir.learning import Hours
+from bertc.ir.program import Given, Program, Settings
 from bertc.lang.read import shapes
 from bertc.lang.read.numbers import show_hours, show_number
 

@@ -1,11 +1,13 @@
 """Tensor functions of each objective: corruption, targets and loss."""
 
+from bertc.learn.objectives.answers import TaskTensors
 from bertc.learn.objectives.corruption import corrupt, mask_key, with_guesses
 from bertc.learn.objectives.targets import Inputs, MicroBatch, TaskTargets, VocabTensors
-from bertc.learn.objectives.term import RowView, token_logits
-from bertc.learn.objectives.terms import Losses, Teaching, tensors_of
+from bertc.learn.objectives.term import HeadInput, RowView, token_logits
+from bertc.learn.objectives.terms import Losses, Teaching, joined, states_of, tensors_of
 
 __all__ = [
-    "Inputs", "Losses", "MicroBatch", "RowView", "TaskTargets", "Teaching", "VocabTensors",
-    "corrupt", "mask_key", "tensors_of", "token_logits", "with_guesses",
+    "HeadInput", "Inputs", "Losses", "MicroBatch", "RowView", "TaskTargets", "TaskTensors",
+    "Teaching", "VocabTensors", "corrupt", "joined", "mask_key", "states_of", "tensors_of",
+    "token_logits", "with_guesses",
 ]  # fmt: skip

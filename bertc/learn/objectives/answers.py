@@ -13,13 +13,12 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from bertc.ir.learning import Task
 from bertc.ir.learning.answer import Choice, ClassLoss, Labels, Score, Several, Span, Tags, Vector
-from bertc.ir.learning.task import Task
 from bertc.learn.objectives.targets import MicroBatch, TaskTargets
 from bertc.learn.objectives.term import ExampleTensors, HeadInput, Predicted
-from bertc.model import EncoderInputs, dropout, gather_positions
+from bertc.model import BodyModule, EncoderInputs, dropout, gather_positions
 from bertc.model.bilstm import StatesScores
-from bertc.model.body import BodyModule
 from bertc.model.heads import Answered, ConditionedSpan
 
 LEAST = 1e-6

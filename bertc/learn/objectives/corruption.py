@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from bertc.ir import address
-from bertc.ir.program.stage import Stage
+from bertc.ir.program import Stage
 from bertc.ir.terms.masking import kind_names
 from bertc.learn.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
 from bertc.learn.objectives.term import TextRows

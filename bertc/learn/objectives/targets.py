@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from bertc.ir.program.network import Network
+from bertc.ir.program import Network
 from bertc.ir.terms.masking import kind_names
 from bertc.model import EncoderInputs
 

@@ -18,14 +18,11 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from bertc.ir.program.stage import Stage
+from bertc.ir.program import Stage
 from bertc.ir.terms.node import TermNode
 from bertc.learn.objectives.softmax import cross_entropy
 from bertc.learn.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
-from bertc.model import EncoderInputs
-from bertc.model.body import BodyModule, Outputs
-from bertc.model.heads import AdaptiveTokenHead, TokenHead
-from bertc.model.weights import Embedding
+from bertc.model import AdaptiveTokenHead, BodyModule, Embedding, EncoderInputs, Outputs, TokenHead
 
 NodeT = TypeVar("NodeT", bound=TermNode)
 OwnT = TypeVar("OwnT", bound=tuple[Any, ...])

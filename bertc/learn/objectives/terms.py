@@ -6,12 +6,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from bertc.ir.learning.objective import Objective
-from bertc.ir.learning.task import Task
-from bertc.ir.learning.vector_task import Embed
+from bertc.ir.learning import Embed, Objective, Task
 from bertc.ir.network.body import Body
-from bertc.ir.program.network import Network
-from bertc.ir.program.stage import Stage
+from bertc.ir.program import Network, Stage
 from bertc.ir.terms.clm import Clm
 from bertc.ir.terms.kd import KdLogits
 from bertc.ir.terms.kd_layers import KdAttention, KdCls, KdEmbeddings, KdHidden, KdRelations
@@ -32,9 +29,7 @@ from bertc.learn.objectives.text.pairs import EmbedTensors, PairTensors
 from bertc.learn.objectives.text.plm import PlmTensors
 from bertc.learn.objectives.text.rtd import RestoreTensors, RtdTensors
 from bertc.learn.objectives.text.sbo import SboTensors
-from bertc.model import Model, gather_positions
-from bertc.model.body import Outputs
-from bertc.model.model import Frozen
+from bertc.model import Frozen, Model, Outputs, gather_positions
 
 AnyTensors = TermTensors[Any, Any, Any]
 

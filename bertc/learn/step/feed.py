@@ -13,12 +13,11 @@ from torch import Tensor
 
 from bertc.cost.planning.plan import batches_at_once
 from bertc.cost.planning.world import World
-from bertc.ir.program.stage import Stage
+from bertc.ir.program import Stage
 from bertc.learn.objectives import Inputs, MicroBatch, TaskTargets, VocabTensors
 from bertc.learn.step.micro_batches import Corruption, split
 from bertc.machine.signals import GLANCE_SECONDS
-from bertc.model import EncoderInputs
-from bertc.model.body import profile_as
+from bertc.model import EncoderInputs, profile_as
 from bertc.tasks.examples.task import TaskBatch, TaskData
 from bertc.text.batches.batch import RawBatch
 from bertc.text.vocab.vocabulary import Vocabulary

@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from bertc.ir.program import Stage
 from bertc.ir.program.reading import adaptive_unit, part_over
-from bertc.ir.program.stage import Stage
 from bertc.learn.objectives.targets import MicroBatch, Predictions
 from bertc.machine.process_group import ProcessGroup
 from bertc.model import Memory, Model

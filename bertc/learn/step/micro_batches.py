@@ -10,8 +10,7 @@ from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from bertc.cost.planning.plan import batches_at_once
 from bertc.ir.methods.batches import falls
-from bertc.ir.program import reading
-from bertc.ir.program.stage import Stage
+from bertc.ir.program import Stage, reading
 from bertc.learn.objectives import Inputs, MicroBatch, VocabTensors, corrupt, mask_key
 from bertc.learn.step.memory import Remembered, with_counts
 

@@ -12,19 +12,14 @@ import torch
 from torch import Tensor
 
 from bertc.ir.network.head import AdaptiveHead
-from bertc.ir.program.network import MAIN, Network
-from bertc.ir.program.passing import find_frozen_part
-from bertc.ir.program.stage import Stage
-from bertc.learn.objectives import Losses, MicroBatch, Teaching, tensors_of, with_guesses
+from bertc.ir.program import MAIN, Network, Stage, find_frozen_part
+from bertc.learn.objectives import HeadInput, Losses, MicroBatch, Teaching, tensors_of, with_guesses
 from bertc.learn.objectives.softmax.similarities import as_long
 from bertc.learn.objectives.targets import WholeBatch
-from bertc.learn.objectives.term import HeadInput
 from bertc.learn.objectives.terms import joined, states_of
 from bertc.learn.step.engines import Objective
 from bertc.machine.process_group import ProcessGroup
-from bertc.model import Memory, Model
-from bertc.model.body import BodyModule, Outputs, profile_as
-from bertc.model.model import Frozen
+from bertc.model import BodyModule, Frozen, Memory, Model, Outputs, profile_as
 
 
 def batch_vectors(model: Model, stage: Stage, micro_batch: MicroBatch) -> tuple[Tensor, Tensor]:

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from bertc.base.diagnostics import DataError
 from bertc.ir.address import key
-from bertc.ir.program.reading import rows_by_direction, split_rows
-from bertc.ir.program.stage import Stage
+from bertc.ir.program import Stage, rows_by_direction, split_rows
 from bertc.learn.objectives import Inputs, MicroBatch, VocabTensors
 from bertc.learn.optim.optimizers import Guard, UpdateRule, clip, clip_tensors, gradient_norm, guard
 from bertc.learn.step import objective as losses
@@ -24,8 +23,7 @@ from bertc.learn.step.feed import Batch
 from bertc.learn.step.memory import Remembered, joined, with_counts
 from bertc.learn.step.micro_batches import corruption
 from bertc.machine.process_group import ALONE, ProcessGroup
-from bertc.model import Memory, Model
-from bertc.model.body import profile_as
+from bertc.model import Memory, Model, profile_as
 
 SHOWN_EXAMPLES = 8
 CALMER = (
@@ -228,7 +226,7 @@ class TrainStep:
         fault = self._ranks.first_message(self._fault(totals, parts, batch.inputs))
         with self._ranks.raise_on_all():
             message = f"step {step}: {fault}; the weights are unchanged"
-            raise DataError(message, what_to_try(step))
+            raise DataError(message, CALMER if step else AT_THE_BEGINNING)
 
     def _fault(self, totals: list[float], parts: list[list[float]], inputs: Inputs | None) -> str:
         """Name the loss or gradient that is not finite, and its examples if they are known here."""
@@ -248,11 +246,6 @@ class TrainStep:
             where, ids = "micro-batch", ids[index * self._microbatch :]
         first_ids = ", ".join(map(str, ids[:SHOWN_EXAMPLES]))
         return fault + f", in a {where} that begins with examples {first_ids}" * bool(ids)
-
-
-def what_to_try(step: int) -> str:
-    """Advice for a failure at ``step``; in ``bertc build`` always that for the first one."""
-    return CALMER if step else AT_THE_BEGINNING
 
 
 def _seed_draws(device: torch.device, seed: int) -> None:

@@ -19,15 +19,12 @@ from bertc.ir.address import key
 from bertc.ir.base import Weight
 from bertc.ir.changing import growth
 from bertc.ir.changing.growth import Focus, FromOther, Redrawn
-from bertc.ir.learning.answer import Answer, label_names
+from bertc.ir.learning import Answer, label_names
 from bertc.ir.learning.optimizer import Optimizer, moments_of
-from bertc.ir.program.model import model_weights
-from bertc.ir.program.network import MAIN
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program import MAIN, Resolved, model_weights
 from bertc.ir.vocabulary import table_rows
 from bertc.ir.weight_maps import WeightMap, begins_as, changed_answers, fit, refusal
-from bertc.lang.read.shapes import setting_shape
-from bertc.lang.write.show import show_value
+from bertc.lang import setting_shape, show_value
 from bertc.model.weights import initial_values
 from bertc.run.beginning.teachers import refuse_other_tokens
 from bertc.run.models.loading import Weights, digest_of, read_checkpoint, read_model

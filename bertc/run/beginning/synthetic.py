@@ -7,9 +7,7 @@ import numpy as np
 import torch
 
 from bertc.cost.planning.plan import Plan
-from bertc.ir.program.model import model_weights, trained_names
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import Stage
+from bertc.ir.program import Resolved, Stage, model_weights, trained_names
 from bertc.learn.objectives import VocabTensors
 from bertc.learn.optim.optimizers import make_rule, zero_moments
 from bertc.learn.step.feed import cumulative

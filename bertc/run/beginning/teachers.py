@@ -5,13 +5,9 @@ from pathlib import Path
 
 from bertc.base.diagnostics import DataError, UsageError
 from bertc.hub.networks import add_tables
-from bertc.ir.learning.answer import alike
+from bertc.ir.learning import Task, alike
 from bertc.ir.learning.objective import FromFolder, FromSpec, Teacher
-from bertc.ir.learning.task import Task
-from bertc.ir.program.model import frozen_weights
-from bertc.ir.program.network import Network
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import Stage
+from bertc.ir.program import Network, Resolved, Stage, frozen_weights
 from bertc.machine.process_group import ALONE, ProcessGroup
 from bertc.model.model import Frozen, Model, drawn
 from bertc.run.models.loading import read_model, weights_digest

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from bertc.ir.learning import AnyTask, Read, Squad
 from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags, Vector
-from bertc.ir.learning.custom_task import AnyTask, Read
-from bertc.ir.learning.task import Squad
 from bertc.ir.learning.vector_task import Embed, Rerank, ScoreActivation
 from bertc.learn.objectives.softmax import similarities
 from bertc.tasks.examples.task import TaskBatch

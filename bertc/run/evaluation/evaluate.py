@@ -19,16 +19,14 @@ from torch import Tensor
 
 from bertc.base.diagnostics import UsageError
 from bertc.base.storage.paths import StrPath
-from bertc.ir.program.reading import stand_in
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program import Resolved, stand_in
 from bertc.ir.weight_maps.pruned import units
 from bertc.learn.objectives import Losses, MicroBatch
 from bertc.learn.objectives.targets import NextTokenTargets
 from bertc.learn.step.feed import vocab_tensors
 from bertc.learn.step.objective import make_objective
 from bertc.machine.display import Display, choose
-from bertc.model import EncoderInputs
-from bertc.model.body import Outputs
+from bertc.model import EncoderInputs, Outputs
 from bertc.run.beginning.teachers import frozen_networks
 from bertc.run.evaluation.held_out import Evaluation, evaluate, fetch, heldout_rows, unigram_nats
 from bertc.run.evaluation.manner import Manner

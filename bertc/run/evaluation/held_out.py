@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from bertc.ir.data import RUNNING
-from bertc.ir.learning.objective import Term
-from bertc.ir.program.reading import split_rows
-from bertc.ir.program.stage import Stage
+from bertc.ir.learning import Term
+from bertc.ir.program import Stage, split_rows
 from bertc.ir.terms.masking import kind_names, shown_figures
 from bertc.learn.objectives import Inputs, MicroBatch, VocabTensors, tensors_of
 from bertc.learn.objectives.corruption import corrupt, mask_key, with_kinds

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from bertc.base.diagnostics import UsageError
 from bertc.ir.data import Stream
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.program.stage import Stage
+from bertc.ir.program import Stage
 
 if TYPE_CHECKING:
     from bertc.model import Model

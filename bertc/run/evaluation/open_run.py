@@ -10,11 +10,8 @@ from bertc.base.storage.paths import cache_folder
 from bertc.cost.planning.world import World
 from bertc.ir.cleaning import EVERY
 from bertc.ir.data import PAIRED, Files, Parallel, Share
-from bertc.ir.learning.objective import Objective, Term
-from bertc.ir.learning.task import Task
-from bertc.ir.program.reading import split_rows
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import Stage
+from bertc.ir.learning import Objective, Task, Term
+from bertc.ir.program import Resolved, Stage, split_rows
 from bertc.ir.terms.node import is_answerable, translates
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.machine.display import Display, Watched

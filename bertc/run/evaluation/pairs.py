@@ -19,7 +19,7 @@ import torch
 from bertc.base.diagnostics import DataError, UsageError, as_data_error, listed, several
 from bertc.base.storage.paths import is_taken, user_path
 from bertc.hub.folders import RESOLVED
-from bertc.ir.learning.objective import PRETRAINING, Objective
+from bertc.ir.learning import PRETRAINING, Objective
 from bertc.ir.terms.node import LanguageModel
 from bertc.learn.objectives import tensors_of
 from bertc.machine.display import choose

@@ -11,16 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bertc.ir.learning.answer import Span
-from bertc.ir.learning.custom_task import AnyTask
-from bertc.ir.learning.vector_task import Embed
-from bertc.ir.program.network import MAIN
-from bertc.ir.program.stage import Stage
-from bertc.learn.objectives import MicroBatch
+from bertc.ir.learning import AnyTask, Embed, Span
+from bertc.ir.program import MAIN, Stage
+from bertc.learn.objectives import HeadInput, MicroBatch, joined, states_of
 from bertc.learn.objectives import answers as scoring
 from bertc.learn.objectives.answers import SpanScores, TaskTensors
-from bertc.learn.objectives.term import HeadInput
-from bertc.learn.objectives.terms import joined, states_of
 from bertc.learn.objectives.text.pairs import EmbedTensors
 from bertc.learn.step.feed import to_micro_batch
 from bertc.machine.machine import finish

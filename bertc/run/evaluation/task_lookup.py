@@ -6,14 +6,10 @@ from typing import Any
 
 from bertc.base import diagnostics
 from bertc.base.diagnostics import DataError, MissingInputError, UsageError
-from bertc.ir.learning.answer import alike, label_names
+from bertc.ir.learning import Glue, Tagging, Task, Term, alike, label_names
 from bertc.ir.learning.custom_task import AnyTask, Classify, Many, Tag
-from bertc.ir.learning.objective import Term
-from bertc.ir.learning.task import Glue, Tagging, Task
 from bertc.ir.learning.vector_task import WAYS, Embed, Rerank
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import Stage
-from bertc.ir.program.written import Program
+from bertc.ir.program import Program, Resolved, Stage
 from bertc.lang import load
 
 OWN_KINDS = {

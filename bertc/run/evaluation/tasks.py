@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from bertc.base.diagnostics import CannotWriteError, listed, several
-from bertc.ir.learning.answer import Score, Several, Tags, Vector, label_names
-from bertc.ir.learning.custom_task import AnyTask
-from bertc.ir.program.stage import Stage
+from bertc.ir.learning import AnyTask, Score, Several, Tags, Vector, label_names
+from bertc.ir.program import Stage
 from bertc.machine.signals import Stop
 from bertc.model import Model
 from bertc.run.evaluation.answers import Answers, several_answers
@@ -199,7 +198,6 @@ def _only_numbers(node: Score | Vector, examples: Examples, answers: AnswerValue
 def evaluate_files(
     run: Path,
     request: str,
-    device: str = "auto",
     *,
     part: str = "",
     most: int = 0,
@@ -224,7 +222,7 @@ def evaluate_files(
         notes.append(_read_from(task, name, source_name(source.source), len(scored), len(known)))
         lost = notes_on_cuts(task, read, len(scored), f"{name} ", seq)
         notes += [f"{task.title}: {note}" for note in lost]
-    place_on_device(model, device)
+    place_on_device(model, "auto")
     task_set = TaskSet(task, encode(task, (), vocabulary, seq, segments), rows)
     terms = tuple(term for term in stage.objective if term.name == task.title)
     only = stage.model_copy(update={"objective": terms})

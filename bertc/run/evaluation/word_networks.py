@@ -17,8 +17,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from bertc.base.diagnostics import DataError
-from bertc.ir.learning.objective import PRETRAINING, Objective
-from bertc.ir.learning.vector_task import Rerank
+from bertc.ir.learning import PRETRAINING, Objective, Rerank
 from bertc.ir.terms.node import is_answerable
 from bertc.learn.objectives import tensors_of, token_logits
 from bertc.model import EncoderInputs, Model

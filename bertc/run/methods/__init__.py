@@ -6,9 +6,8 @@ from typing import Any, assert_never
 
 from bertc.ir.methods.adapter import Freezing, Lora
 from bertc.ir.methods.average import Ema
-from bertc.ir.methods.batches import FallingMasks, RisingBatch
+from bertc.ir.methods.batches import FallingMasks, RisingBatch, RowMemory
 from bertc.ir.methods.ending import Clock, Patience
-from bertc.ir.methods.memory import RowMemory
 from bertc.ir.methods.pruning import Heads, Neurons
 from bertc.ir.program.stage import AnyMethod, Stage
 from bertc.run.methods.acting import Acting, Averaging, ByClock, Waiting

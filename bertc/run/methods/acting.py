@@ -10,7 +10,7 @@ from bertc.base.diagnostics import DataError
 from bertc.ir.methods.average import Ema
 from bertc.ir.methods.ending import Clock, Patience
 from bertc.ir.methods.method import Method
-from bertc.ir.program.stage import Stage
+from bertc.ir.program import Stage
 from bertc.learn.step.engines import local_shard, local_shards
 from bertc.model.body import profile_as
 from bertc.run.evaluation.held_out import Evaluation

@@ -26,13 +26,10 @@ from bertc.hub.task_config import TaskOfFolder, class_names, read_task, tasks_be
 from bertc.hub.tensors import FLOATS, check_entry, check_names, read_header, read_tensors
 from bertc.hub.token_vectors import MAP, MAP_FILE, MAP_THERE
 from bertc.hub.weights import Stored, open_layout
-from bertc.ir.learning.objective import Term
-from bertc.ir.learning.vector_task import TOKENS_HEAD
+from bertc.ir.learning import TOKENS_HEAD, Term
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.generator import GeneratorNetwork
-from bertc.ir.program.model import model_weights
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.written import Given, Origin, Program
+from bertc.ir.program import Given, Origin, Program, Resolved, model_weights
 from bertc.text.tokenizers.reading import network_folder
 
 JUDGE_WEIGHT = 50.0  # configure_pretraining.py disc_weight

@@ -26,15 +26,12 @@ from bertc.hub.published import or_hub
 from bertc.hub.tensors import check_entry, check_names, read_header, read_tensors
 from bertc.hub.weights import SAFE
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.program.model import model_weights
-from bertc.ir.program.reading import stand_in
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program import Resolved, model_weights, stand_in
 from bertc.ir.program.settings import RunPrecision
 from bertc.ir.program.stage import EVALUATED_FILES
 from bertc.ir.weight_maps.pruned import entries
 from bertc.machine.machine import dtype_of, make_plan
-from bertc.model import Model, build
-from bertc.model.weights import Linear
+from bertc.model import Linear, Model, build
 from bertc.run.models.importing import import_model
 from bertc.run.records.checkpoints import WEIGHTS, verify
 

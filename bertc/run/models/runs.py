@@ -19,8 +19,7 @@ from bertc.hub.leaving.target import exported_task
 from bertc.hub.published import hub_name, model_folder
 from bertc.hub.sentences import MODES, Sentences, vectors_of, write_sentences
 from bertc.ir.changing.growth import FromRun
-from bertc.ir.program.model import model_weights
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program import Resolved, model_weights
 from bertc.lang import show
 from bertc.run.models.importing import Imported, import_model
 from bertc.run.models.loading import newest_step, read_checkpoint, read_model

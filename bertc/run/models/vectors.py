@@ -17,8 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from bertc.base.diagnostics import UsageError, listed, several
 from bertc.hub.sentences import LONGEST_TEXT, MODES, Sentences, vectors_of
-from bertc.ir.learning.answer import TokenVectors
-from bertc.ir.learning.vector_task import Embed, TextKind
+from bertc.ir.learning import Embed, TextKind, TokenVectors
 from bertc.learn.objectives.softmax.similarities import pooled, search
 from bertc.model import EncoderInputs, Model
 from bertc.tasks.examples.encode import encode

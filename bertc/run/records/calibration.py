@@ -12,9 +12,8 @@ from torch import Tensor
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file
 from bertc.base.storage.plain_file import read_json
-from bertc.ir.learning.answer import label_names
-from bertc.ir.learning.custom_task import AnyTask
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.learning import AnyTask, label_names
+from bertc.ir.program import Resolved
 from bertc.model import Model
 from bertc.tasks.metrics.calibration import NO_FIT, HeadFit
 

@@ -13,14 +13,11 @@ from bertc.base.storage.paths import is_file
 from bertc.base.storage.plain_file import read_text
 from bertc.ir.data import Prepared, drop_places
 from bertc.ir.learning.equal import Words
-from bertc.ir.program.resolved import Resolved, Run
+from bertc.ir.program import METHODS, Program, Resolved, Run, Stage
 from bertc.ir.program.settings import FREE, STAGE_SETTINGS, Settings
-from bertc.ir.program.stage import METHODS, Stage
-from bertc.ir.program.written import Program
+from bertc.lang import setting_shape, show_value
 from bertc.lang.files import overrides_in
 from bertc.lang.read.scan import LARGEST_TEXT
-from bertc.lang.read.shapes import setting_shape
-from bertc.lang.write.show import show_value
 from bertc.run.records.longer import longer, why_not_longer
 
 AS_STEPS = tuple(

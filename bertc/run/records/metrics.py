@@ -20,7 +20,7 @@ from bertc.base.diagnostics import DataError, MissingInputError, UsageError
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_taken
 from bertc.base.storage.plain_file import opened, read_bytes
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program import Resolved
 from bertc.ir.program.settings import Tracker
 
 LARGEST_BYTES = 2**30

@@ -6,8 +6,7 @@ from pathlib import Path
 from statistics import fmean
 
 from bertc.base.diagnostics import DataError
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import Stage
+from bertc.ir.program import Resolved, Stage
 from bertc.ir.terms.masking import shown_figures
 from bertc.run.records.metrics import Line
 

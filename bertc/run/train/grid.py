@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from bertc.base.diagnostics import BertcError, CannotWriteError, StoppedError, UsageError
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program import Resolved
 from bertc.machine.process_group import world_here
 from bertc.run.records.changes import POINT, values_of
 from bertc.run.records.folder import RunFolder

@@ -13,8 +13,7 @@ from torch import nn
 from bertc.base.diagnostics import BertcError, DataError, GivenUpError, StoppedError
 from bertc.base.storage.paths import cache_folder
 from bertc.cost.planning.schedules import rate
-from bertc.ir.program.model import model_weights
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program import Resolved, model_weights
 from bertc.learn.objectives import Inputs
 from bertc.learn.optim.optimizers import zero_moments
 from bertc.learn.step.feed import Batch, Feed, TaskFeed

@@ -15,15 +15,14 @@ from bertc.base.diagnostics import BertcError, StoppedError
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_taken
 from bertc.base.storage.plain_file import read_bytes
-from bertc.cost.planning.world import Layout
-from bertc.cost.units import duration_text
+from bertc.cost import Layout, duration_text
 from bertc.hub.belonging import DIGESTS, ORIGIN, write_digests
 from bertc.hub.leaving.adapter_folder import merge
 from bertc.hub.leaving.exporting import export_model
 from bertc.hub.leaving.pruned import remove_units
 from bertc.hub.sentences import vectors_of, vectors_of_init, write_sentences
 from bertc.ir.changing.growth import Drawn
-from bertc.ir.program.stage import Stage
+from bertc.ir.program import Stage
 from bertc.learn.step.engines import Engine, gathered
 from bertc.learn.step.memory import take_up_memory
 from bertc.machine.display import SHORTEST_FORECAST_SECONDS

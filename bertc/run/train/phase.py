@@ -10,10 +10,7 @@ from typing import ParamSpec, TypeVar
 from torch import Tensor
 
 from bertc.cost.flops import executed_flops
-from bertc.ir.program.model import model_weights, trained_names
-from bertc.ir.program.reading import adaptive_unit
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import Stage
+from bertc.ir.program import Resolved, Stage, adaptive_unit, model_weights, trained_names
 from bertc.learn.objectives import Inputs
 from bertc.learn.optim.by_tensor import Moments
 from bertc.learn.optim.optimizers import UpdateRule, make_rule

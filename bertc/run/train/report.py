@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bertc.base.diagnostics import InNotebooks, Table, several
 from bertc.ir.learning.objective import MASKED_LM, PRETRAINING, loss_title
-from bertc.ir.program.stage import Stage
+from bertc.ir.program import Stage
 from bertc.ir.terms.masking import shown_figures
 from bertc.machine.display import clock_text
 from bertc.run.evaluation.held_out import Evaluation

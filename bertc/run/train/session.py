@@ -8,11 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bertc.cost.planning.plan import Plan
-from bertc.cost.planning.world import Layout, World
-from bertc.ir.program.reading import stand_in
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import Stage
+from bertc.cost import Layout, Plan, World
+from bertc.ir.program import Resolved, Stage, stand_in
 from bertc.learn.optim.by_tensor import Moments
 from bertc.learn.step.engines import Engine, gathered, make_engine, parts
 from bertc.learn.step.memory import Remembered

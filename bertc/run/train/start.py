@@ -10,12 +10,11 @@ from bertc.base.diagnostics import DataError, ResumeRefusedError, UsageError
 from bertc.base.storage import durable
 from bertc.base.storage.durable import ANOTHER_OUT
 from bertc.base.storage.paths import is_taken
-from bertc.cost import Estimate, estimate
+from bertc.cost import Estimate, World, estimate
 from bertc.cost.planning.plan import Machine, Plan, next_bytes
-from bertc.cost.planning.world import World
 from bertc.hub.belonging import refuse_strangers
 from bertc.ir.changing.growth import vector_file
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program import Resolved
 from bertc.machine.display import Display, Watched
 from bertc.machine.machine import detect, device_here, make_plan
 from bertc.machine.memory import refuse_what_cannot_fit

@@ -13,10 +13,7 @@ from bertc.base.diagnostics import several
 from bertc.base.storage.paths import is_file
 from bertc.ir.changing.growth import Turned
 from bertc.ir.learning.optimizer import moments_of
-from bertc.ir.program.model import model_weights
-from bertc.ir.program.network import MAIN
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import Stage
+from bertc.ir.program import MAIN, Resolved, Stage, model_weights
 from bertc.ir.terms.node import LanguageModel
 from bertc.ir.weight_maps import WeightMap, weight_map
 from bertc.learn.optim.by_tensor import Moments

@@ -22,8 +22,7 @@ from bertc.base.storage import durable
 from bertc.base.storage.paths import user_path
 from bertc.base.storage.plain_file import opened
 from bertc.ir.address import key
-from bertc.ir.learning import augmentation
-from bertc.ir.learning.custom_task import AnyTask
+from bertc.ir.learning import AnyTask, augmentation
 from bertc.ir.learning.vector_task import Mined
 from bertc.tasks.examples.mined import VectorNetworks, mined
 from bertc.tasks.layouts.example import ChoiceExample, Example, Examples, TextExample

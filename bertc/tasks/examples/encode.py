@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 
 from bertc.base.diagnostics import DataError
 from bertc.base.storage.plain_file import shown
+from bertc.ir.learning import Embed, Race, Rerank, Squad, Tagging
 from bertc.ir.learning.answer import Answer, Score, Several, label_names
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
-from bertc.ir.learning.task import Race, Squad, Tagging
-from bertc.ir.learning.vector_task import Embed, Rerank
 from bertc.tasks.examples.related_rows import lists, related, searched
 from bertc.tasks.examples.task_rows import RowBuilder, TaskRows, encodings_of, fitted, ids_of
 from bertc.tasks.layouts import example as kinds

@@ -6,9 +6,7 @@ from operator import itemgetter
 import numpy as np
 
 from bertc.base.diagnostics import DataError
-from bertc.ir.learning.answer import TokenVectors
-from bertc.ir.learning.custom_task import AnyTask
-from bertc.ir.learning.vector_task import Embed, Rerank
+from bertc.ir.learning import AnyTask, Embed, Rerank, TokenVectors
 from bertc.tasks.examples.task_rows import ATTENDED, MATCHED, RowBuilder, cut, fitted, ids_of
 from bertc.tasks.layouts.example import ChoiceExample, Examples, SearchExample, TextExample
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bertc.ir.learning import AnyTask
 from bertc.ir.learning.answer import Vector, rows_an_example
-from bertc.ir.learning.custom_task import AnyTask
 from bertc.tasks.examples.task_rows import ATTENDED, MATCHED, TaskRows
 from bertc.tasks.layouts.example import Examples
 from bertc.text.batches.batch import token_ranges

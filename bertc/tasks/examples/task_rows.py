@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tokenizers import Encoding
 
 from bertc.base.diagnostics import as_data_error, several
-from bertc.ir.learning.custom_task import AnyTask
+from bertc.ir.learning import AnyTask
 from bertc.tasks.layouts.example import Examples
 from bertc.text.rows.index import overhang
 from bertc.text.vocab.vocabulary import FAILS, Vocabulary

@@ -13,18 +13,19 @@ import numpy as np
 from bertc.base.diagnostics import DataError, listed
 from bertc.base.storage.paths import is_file
 from bertc.ir.data import Hf
-from bertc.ir.learning.answer import (
-    PLAIN_LOSS,
+from bertc.ir.learning import (
     Answer,
-    BalancedLoss,
+    AnyTask,
+    Classify,
+    Glue,
     Several,
+    Tag,
+    Tagging,
     Tags,
     label_names,
-    names_spans,
 )
-from bertc.ir.learning.custom_task import AnyTask, Classify, Tag
-from bertc.ir.learning.task import Glue, Tagging
-from bertc.ir.program.stage import Stage
+from bertc.ir.learning.answer import PLAIN_LOSS, BalancedLoss, names_spans
+from bertc.ir.program import Stage
 from bertc.tasks.examples.copies import Copier
 from bertc.tasks.examples.encode import encode
 from bertc.tasks.examples.related_rows import in_pairs

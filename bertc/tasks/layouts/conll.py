@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, get_args
 
 from bertc.base.diagnostics import DataError
-from bertc.ir.learning.custom_task import Tag
+from bertc.ir.learning import Tag
 from bertc.ir.learning.task import TagColumn, Tagging
 from bertc.tasks.layouts.example import TaggedExample
 from bertc.tasks.layouts.table import DataPart, DataParts, files_of, only, opened_file

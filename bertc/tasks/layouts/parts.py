@@ -7,10 +7,9 @@ from typing import Any
 from bertc.base.diagnostics import DataError, MissingInputError, listed, several
 from bertc.base.storage.paths import check_path, is_file, is_taken, names_in, user_path
 from bertc.ir.data import Hf
+from bertc.ir.learning import AnyTask, Choose, Classify, Embed, Many, Read, Regress, Rerank, Tag
 from bertc.ir.learning.answer import Several, names_spans
-from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Many, Read, Regress, Tag
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
-from bertc.ir.learning.vector_task import Embed, Rerank
 from bertc.tasks.layouts import example, official, table
 from bertc.tasks.layouts.conll import bio, in_columns, read_tagging, tagging_parts
 from bertc.tasks.layouts.example import Example

@@ -8,9 +8,7 @@ from typing import Any
 from bertc.base.diagnostics import DataError, MissingInputError, several
 from bertc.base.storage.files import suffix
 from bertc.base.storage.paths import check_path, is_taken, user_path
-from bertc.ir.learning.answer import Choice
-from bertc.ir.learning.task import Glue
-from bertc.ir.learning.vector_task import Embed, Rerank
+from bertc.ir.learning import Choice, Embed, Glue, Rerank
 from bertc.tasks.layouts import table
 from bertc.tasks.layouts.example import ChoiceExample, Example, SearchExample, TextExample
 from bertc.tasks.layouts.official import read_glue

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertc.base.diagnostics import DataError
+from bertc.ir.learning import AnyTask, Rerank
 from bertc.ir.learning.answer import Labels, Metric, Several, Span, Tags, Vector
-from bertc.ir.learning.custom_task import AnyTask
-from bertc.ir.learning.vector_task import Rerank
 from bertc.tasks.layouts.example import AnswerValue, Examples, SearchExample, TextExample, gold
 
 AnswerValues = Sequence[AnswerValue]

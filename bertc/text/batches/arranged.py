@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from bertc.base.diagnostics import DataError
 from bertc.ir.data import RUNNING, WINDOW, Prepared, StreamPair
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import Stage, TaskStage
+from bertc.ir.program import Resolved, Stage, TaskStage
 from bertc.ir.terms.masking import StaticMasking
 from bertc.text.batches.batch import ENDS_FILE, MEMBERS_FILE, Packs, write_packs
 from bertc.text.batches.order import draw_weights, orders_of, set_proportions, texts_of

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bertc.ir.address import key
 from bertc.ir.data import Parallel
-from bertc.ir.program.stage import Stage, TaskStage
+from bertc.ir.program import Stage, TaskStage
 from bertc.ir.terms.node import translates
 from bertc.text.sources.source import CorpusText
 

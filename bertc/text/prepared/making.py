@@ -16,10 +16,9 @@ from bertc.base.storage.place import FolderAt
 from bertc.cost.units import bytes_text
 from bertc.ir.cleaning import Documents
 from bertc.ir.data import Files
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program import Resolved
 from bertc.ir.vocabulary import TokenizerFile
-from bertc.lang.read.shapes import setting_shape
-from bertc.lang.write.show import show_value
+from bertc.lang import setting_shape, show_value
 from bertc.text.batches.arranged import arrangements, count_rows, how
 from bertc.text.batches.order import texts_of
 from bertc.text.cache.store import Facts, Progress, Silent, fingerprint

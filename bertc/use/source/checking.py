@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from bertc.base.diagnostics import DataError
 from bertc.ir.base import Constant
-from bertc.ir.program.model import model_weights
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program import Resolved, model_weights
 from bertc.model import EncoderInputs, Model, build
 from bertc.use.source.classes import PARAMETERS
 from bertc.use.source.file import emit_source

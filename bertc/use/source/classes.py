@@ -8,9 +8,8 @@ from itertools import groupby
 from torch import nn
 
 from bertc.ir.base import Weight
-from bertc.ir.program.network import MAIN
-from bertc.model.norm import Norm
-from bertc.model.weights import Embedding, Linear
+from bertc.ir.program import MAIN
+from bertc.model import Embedding, Linear, Norm
 from bertc.use.source.body import ForwardBody
 from bertc.use.source.expressions import Constants, call_expression, code_lines, method
 from bertc.use.source.loops import range_expression

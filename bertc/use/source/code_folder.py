@@ -21,13 +21,10 @@ from bertc.hub.leaving import exporting
 from bertc.hub.leaving.target import beyond_last, settings_of
 from bertc.hub.networks import alone, tensors_alone
 from bertc.hub.tensors import write_tensors
-from bertc.ir.learning.objective import Objective
-from bertc.ir.learning.task import Task
+from bertc.ir.learning import Objective, Task
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.table import AdaptiveTable
-from bertc.ir.program.model import model_weights
-from bertc.ir.program.network import MAIN
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program import MAIN, Resolved, model_weights
 from bertc.ir.terms.heads import Classifier
 from bertc.model import EncoderInputs, Model, build
 from bertc.use.graph import LAST_STATE, POOLED_STATE, Graph, token_terms

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.positions import RotaryPositions
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program import Resolved
 from bertc.use.source.sizes import BatchSize
 
 WIDTH = 100

@@ -14,8 +14,7 @@ from typing import assert_never
 from bertc.base.storage.plain_file import read_text
 from bertc.cost import estimate, units
 from bertc.ir.base import Constant, FanIn, Glorot, Node, Normal, TruncatedNormal, Uniform, Weight
-from bertc.ir.program.model import model_weights
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program import Resolved, model_weights
 from bertc.use.source.classes import Classes, scopes_in
 from bertc.use.source.expressions import code, constants_of, declare_constants
 from bertc.use.source.outputs import program_outputs, record

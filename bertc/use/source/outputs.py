@@ -9,16 +9,13 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from bertc.ir.learning.objective import Objective
-from bertc.ir.learning.task import Task
+from bertc.ir.learning import Objective, Task
 from bertc.ir.network.body_node import Wanted
-from bertc.ir.program.network import MAIN
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program import MAIN, Resolved
 from bertc.ir.terms.heads import Classifier, ConditionedSpanHead
 from bertc.ir.terms.node import TermNode
 from bertc.learn.objectives import token_logits
-from bertc.model import EncoderInputs, Model, build, gather_positions
-from bertc.model.body import Outputs
+from bertc.model import EncoderInputs, Model, Outputs, build, gather_positions
 from bertc.model.heads import AdaptiveTokenHead, Detector, TokenHead
 from bertc.use.graph import scores
 from bertc.use.source.classes import PARAMETERS

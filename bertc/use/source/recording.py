@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._pytree import tree_leaves
 
-from bertc.model.norm import Norm
-from bertc.model.weights import Embedding, Linear
+from bertc.model import Embedding, Linear, Norm
 from bertc.use.source.sizes import BatchSizes
 
 TORCH_MODULES = (Linear, Embedding, Norm)

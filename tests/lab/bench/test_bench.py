@@ -14,7 +14,7 @@ import torch
 
 from bertc.api import resolve
 from bertc.base.diagnostics import DataError, MissingInputError, UsageError
-from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import model_weights
 from bertc.lab.bench.baseline import IGNORED, model_of, transformers
 from bertc.lab.bench.cases import Case, Figures, Latencies, Row, Setup, Shape, read_choices
 from bertc.lab.bench.contender import Contender, Step, bertc, warm_up_torch

@@ -11,7 +11,7 @@ import pytest
 from bertc import api
 from bertc.api import points, programs, resolve
 from bertc.base.diagnostics import SpecError, UsageError
-from bertc.check.equal import most_steps
+from bertc.check.compiling import most_steps
 from bertc.cost import as_table, estimate
 from bertc.lab.fit import candidate as fits
 from bertc.lab.fit import fitting as module

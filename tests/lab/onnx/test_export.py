@@ -177,7 +177,7 @@ def scores_are_those_of_torch(run: Path, file: Path, monkeypatch: pytest.MonkeyP
     learned = load_model(run).resolved.stages[-1].tasks
     assert session.outputs == tuple(task.title for task in learned)
     for task in learned:
-        evaluate_files(run, task.title, "cpu")
+        evaluate_files(run, task.title)
     monkeypatch.undo()
 
 

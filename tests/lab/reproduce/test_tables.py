@@ -7,7 +7,7 @@ from string import Template
 import pytest
 
 from bertc.cost.units import count_text
-from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import model_weights
 from bertc.lab.reproduce.files import data_files
 from bertc.lab.reproduce.programs import Jobs, shrunk
 from bertc.lab.reproduce.reading import read_table, shipped_tables

@@ -11,8 +11,7 @@ from bertc.ir.changing.growth import TEACHER, FromLayers, FromOther, FromVectors
 from bertc.ir.fixes import fix, note
 from bertc.ir.learning.objective import NoTeacher
 from bertc.ir.network.table import AdaptiveTable
-from bertc.ir.program.complete import Complete
-from bertc.ir.program.written import Given
+from bertc.ir.program import Complete, Given
 from bertc.ir.vocabulary import Extended, TokenizerFile, Trimmed
 
 

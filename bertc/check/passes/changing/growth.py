@@ -9,8 +9,7 @@ from bertc.ir.changing.growth import FromRun, Identity, Interleave, Stack, Tile,
 from bertc.ir.fixes import argument, fix, note, span_if_written
 from bertc.ir.methods.method import removing
 from bertc.ir.network.sharing import SharedPart
-from bertc.ir.program.complete import Complete, CompleteStage
-from bertc.ir.program.written import Origin
+from bertc.ir.program import Complete, CompleteStage, Origin
 from bertc.lang.write.show import show_value
 
 Copying = Stack | Interleave | Tile

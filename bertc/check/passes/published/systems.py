@@ -6,11 +6,10 @@ from typing import Literal, NamedTuple, TypedDict
 
 from bertc.check.passes.published import today
 from bertc.check.passes.published.today import Recipe, chooses, glue_name, reads
+from bertc.ir.learning import Classify, Embed, Read, Regress, Rerank, Tag
 from bertc.ir.learning.answer import Conditioned
-from bertc.ir.learning.custom_task import Classify, Read, Regress, Tag
 from bertc.ir.learning.optimizer import Adam, ConstantRate, Polynomial
 from bertc.ir.learning.task import Glue, Squad, Tagging, Task, Xnli
-from bertc.ir.learning.vector_task import Embed, Rerank
 from bertc.ir.network.head import PoolerKind
 from bertc.ir.terms.node import System
 

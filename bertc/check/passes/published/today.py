@@ -2,9 +2,8 @@
 
 from typing import Literal, Required, TypedDict
 
-from bertc.ir.learning.custom_task import Choose, Read, Tag
+from bertc.ir.learning import Choose, Glue, Race, Read, Squad, Tag, Tagging, Task
 from bertc.ir.learning.optimizer import Adam, Polynomial
-from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Task
 from bertc.ir.network.head import PoolerKind
 
 

@@ -7,10 +7,9 @@ from bertc.base.diagnostics import Diagnostics, Fix
 from bertc.check.passes.settings import Checker, layer_values
 from bertc.cost.planning.plan import largest_divisor
 from bertc.ir.fixes import Way, argument, span_if_written
-from bertc.ir.learning.answer import Tags
-from bertc.ir.learning.objective import Shape
+from bertc.ir.learning import Shape, Tags
 from bertc.ir.network.body import Body
-from bertc.ir.program.complete import CompleteStage
+from bertc.ir.program import CompleteStage
 from bertc.ir.terms.kd import OfLayers, Unfit
 from bertc.ir.terms.kd_layers import KdAttention, KdRelated, KdRelations, KdStates
 

@@ -6,18 +6,10 @@ from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.settings import Checker
 from bertc.check.passes.teaching.taught_layers import fill_layers, layers_fit
 from bertc.ir.base import call_text
+from bertc.ir.learning import FromFolder, Objective, Shape, Task, Teacher, Term
 from bertc.ir.learning.answer import Choice, Plain, Score, Several, Span, Vector, alike, label_names
-from bertc.ir.learning.objective import (
-    Distillation,
-    FromFolder,
-    NoTeacher,
-    Objective,
-    Shape,
-    Teacher,
-    Term,
-)
-from bertc.ir.learning.task import Task
-from bertc.ir.program.complete import Complete, CompleteStage
+from bertc.ir.learning.objective import Distillation, NoTeacher
+from bertc.ir.program import Complete, CompleteStage
 from bertc.ir.terms.heads import over_tokens
 from bertc.ir.terms.kd import KdLogits, OfLayers
 from bertc.ir.terms.node import asks_head

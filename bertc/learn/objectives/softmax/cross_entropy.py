@@ -16,9 +16,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from bertc.model.body import BodyModule
+from bertc.model import AdaptiveTokenHead, BodyModule
 from bertc.model.embeddings import AdaptiveEmbedding
-from bertc.model.heads import AdaptiveTokenHead
 from bertc.model.native import Kernels, kernels_for
 
 CPU_CHUNK = 2**19  # logits at once in fp32: 2 MB, about the size of a core's second cache

@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from bertc.ir.blocks import TOKEN_PAIRS
+from bertc.ir.learning import Embed
 from bertc.ir.learning.answer import OneVector, TokenVectors
-from bertc.ir.learning.vector_task import Embed
 from bertc.learn.objectives.term import Predicted
 
 QUERIES_AT_ONCE, DOCUMENTS_AT_ONCE = 256, 1024

@@ -15,9 +15,7 @@ from bertc.learn.objectives import term
 from bertc.learn.objectives.answers import pool_states, tokens_of_examples
 from bertc.learn.objectives.softmax.kd import ABSENT, Comparison, Logits, compared, soft_target_loss
 from bertc.learn.objectives.targets import MicroBatch, TaskTargets
-from bertc.model import EncoderInputs, dropout
-from bertc.model.body import BodyModule
-from bertc.model.heads import TokenHead
+from bertc.model import BodyModule, EncoderInputs, TokenHead, dropout
 
 
 class Compared(NamedTuple):

@@ -17,10 +17,8 @@ from bertc.learn.objectives import term
 from bertc.learn.objectives.softmax.kd import Factors, Relation, relation_loss
 from bertc.learn.objectives.targets import MicroBatch, TaskTargets
 from bertc.learn.objectives.teaching.kd import Compared, compared_tokens, sum_loss
-from bertc.model import EncoderInputs, gather_positions
+from bertc.model import EncoderInputs, Outputs, Projected, WidthMaps, gather_positions
 from bertc.model.attention.masks import mask_of, select_rows
-from bertc.model.body import Outputs, Projected
-from bertc.model.heads import WidthMaps
 
 NodeT = TypeVar("NodeT", bound=OfLayers)
 Layers = tuple[Tensor, ...]

@@ -11,16 +11,12 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from bertc.ir.learning.answer import TokenVectors
-from bertc.ir.learning.vector_task import Embed
+from bertc.ir.learning import Embed, TokenVectors
 from bertc.ir.terms.pairs import PairTerm
 from bertc.learn.objectives.softmax import similarities
 from bertc.learn.objectives.targets import MicroBatch, PairTargets, TaskTargets
 from bertc.learn.objectives.term import ExampleTensors, HeadInput, Predicted, TermTensors, TextRows
-from bertc.model import EncoderInputs, dropout
-from bertc.model.body import BodyModule
-from bertc.model.heads import WidthMaps
-from bertc.model.weights import Linear
+from bertc.model import BodyModule, EncoderInputs, Linear, WidthMaps, dropout
 
 
 class PairTensors(TermTensors[PairTerm, PairTargets, Linear]):

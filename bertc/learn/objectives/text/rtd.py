@@ -18,9 +18,8 @@ from bertc.learn.objectives.draws import bits, unit64
 from bertc.learn.objectives.targets import MicroBatch, ReplacedTokens, scatter_tokens
 from bertc.learn.objectives.term import TokenTensors, token_losses
 from bertc.learn.objectives.text.mlm import random_tokens
-from bertc.model import EncoderInputs, gather_positions
+from bertc.model import EncoderInputs, gather_positions, restarting_positions
 from bertc.model.heads import CopyingTokenHead, Detector
-from bertc.model.positions import restarting_positions
 
 ReplacedNodeT = TypeVar("ReplacedNodeT", bound=ReplacedText)
 
