@@ -72,11 +72,11 @@ def _share(text: str | None) -> tuple[int, int] | None:
         return None
     if not (match := re.fullmatch(r"(\d+)/0*([1-9]\d*)", text)):
         raise UsageError(f"--part {text} is no share", "--part 17/400 is share 17 of 400")
-    nth, of = map(int, match.groups())
-    if not 1 <= nth <= of:
-        shares = f"--part 1/{of} up to --part {of}/{of}"
-        raise UsageError(f"--part {text}: of {of} shares there is no number {nth}", shares)
-    return nth, of
+    nth, parts = map(int, match.groups())
+    if not 1 <= nth <= parts:
+        shares = f"--part 1/{parts} up to --part {parts}/{parts}"
+        raise UsageError(f"--part {text}: of {parts} shares there is no number {nth}", shares)
+    return nth, parts
 
 
 @app.command()

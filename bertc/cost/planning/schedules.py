@@ -34,9 +34,9 @@ def rate(stage: Stage, step: float) -> float:
 def _decay(stage: Stage, updates: float) -> float:
     """The factor on the peak rate after ``updates`` updates of the stage, past warm-up."""
     schedule, last = stage.optimizer.schedule, stage.optimizer.decay_steps(stage.schedule_steps)
-    left = max(0, stage.schedule_steps - updates)
-    if isinstance(schedule, optimizer.Decay) and left <= last > 0:
-        return _end(stage, schedule) * left / last
+    remaining = max(0, stage.schedule_steps - updates)
+    if isinstance(schedule, optimizer.Decay) and remaining <= last > 0:
+        return _end(stage, schedule) * remaining / last
     match schedule:
         case optimizer.Polynomial(power=power):
             end = _end(stage, schedule)
@@ -49,9 +49,9 @@ def _decay(stage: Stage, updates: float) -> float:
         case optimizer.InverseSqrt():
             return math.sqrt(max(1, stage.warmup_steps) / max(1, updates))
         case optimizer.WarmupStableDecay(shape=shape, end=end):
-            if left >= last or not last:
+            if remaining >= last or not last:
                 return 1.0
-            return end + (1 - end) * REMAINING[shape]((last - left) / last)
+            return end + (1 - end) * REMAINING[shape]((last - remaining) / last)
 
 
 def _end(stage: Stage, schedule: optimizer.Decay) -> float:

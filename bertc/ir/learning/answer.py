@@ -176,8 +176,8 @@ def alike(a: Answer, b: Answer) -> bool:
     if isinstance(a, Vector) and isinstance(b, Vector):
         widths = {a.by_token and a.by_token.width, b.by_token and b.by_token.width}
         return a.mlp == b.mlp and len(widths) == 1
-    same = a.kind == b.kind and a.width == b.width
-    return same and label_names(a) == label_names(b)
+    of_size = a.kind == b.kind and a.width == b.width
+    return of_size and label_names(a) == label_names(b)
 
 
 def label_names(answer: Answer) -> tuple[str, ...]:

@@ -25,10 +25,10 @@ class Target:
         """The budgets that steps take from."""
         return [budget for budget in self.budgets if budget.kind in SPENT]
 
-    def refuses(self, one: "Candidate") -> bool:
+    def refuses(self, other: "Candidate") -> bool:
         """True if a budget that steps do not take from is too small."""
         others = [budget for budget in self.budgets if budget.kind not in SPENT]
-        return max((0.0, *one.shares(others))) > 1
+        return max((0.0, *other.shares(others))) > 1
 
 
 @dataclass(frozen=True)
@@ -72,14 +72,14 @@ def candidate(program: Program, resolved: Resolved, target: Target) -> Candidate
     return Candidate(program, resolved, figures, estimated.parameters.total)
 
 
-def longest(one: Candidate, target: Target) -> Candidate:
+def longest(sized: Candidate, target: Target) -> Candidate:
     """The candidate with the most steps within the budgets, or one; as it is if others are over."""
-    if target.refuses(one):
-        return one
+    if target.refuses(sized):
+        return sized
     tried: dict[int, Candidate] = {}
 
     def share(steps: int) -> float:
-        program = one.program.with_values(steps=steps)
+        program = sized.program.with_values(steps=steps)
         try:
             (resolved,) = points(program)
         except SpecError:  # of a number of steps that its other settings have no room for
@@ -88,6 +88,6 @@ def longest(one: Candidate, target: Target) -> Candidate:
         return max(tried[steps].shares(target.spent))
 
     # Figures grow with steps nearly evenly.
-    guess = one.resolved.steps / max(one.shares(target.spent))
+    guess = sized.resolved.steps / max(sized.shares(target.spent))
     steps = most_steps(share, 1.0, max(1, int(guess)))
-    return tried.get(steps) or one
+    return tried.get(steps) or sized

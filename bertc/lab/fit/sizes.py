@@ -26,8 +26,8 @@ def choose_with_steps(tried: Sequence[Program], target: Target) -> Choice:
     limit = next((budget.most for budget in target.budgets if budget.kind == "params"), inf)
     family = family_of(tried[0]) if limit == inf and len(known) > 1 else None
     ranked = _sizes(known, target, family) if family else _largest(known, target, limit)
-    longer = (longest(one, target) for one in ranked)
-    fitting = tuple(one for one in longer if max(one.shares(target.budgets)) <= 1)
+    longer = (longest(option, target) for option in ranked)
+    fitting = tuple(option for option in longer if max(option.shares(target.budgets)) <= 1)
     nearest = () if fitting else (longest(candidate(*min(known, key=_about), target), target),)
     return Choice(
         budgets=target.budgets,
@@ -74,7 +74,7 @@ def family_of(program: Program) -> Family:
 def _family_of(*tried: Program) -> Family:
     """The training of that program which reads the most tokens."""
     known = [(program.name, points(program)[0]) for program in tried]
-    name, resolved = max(known, key=lambda one: tokens_of(one[1]))
+    name, resolved = max(known, key=lambda pair: tokens_of(pair[1]))
     return Family(name, tokens_of(resolved) / _count(resolved))
 
 
@@ -82,17 +82,17 @@ def _count(resolved: Resolved) -> int:
     return sum(weight.numel for weight in model_weights(resolved))
 
 
-def _about(one: Known) -> int:
+def _about(pair: Known) -> int:
     """The order of sizes, without a count of weights, which takes long of hundreds."""
-    encoder = one[1].encoder
+    encoder = pair[1].encoder
     return encoder.hidden * (12 * encoder.depth * encoder.hidden + encoder.vocab_size)
 
 
 def _largest(known: Sequence[Known], target: Target, limit: float) -> list[Candidate]:
     """The largest sizes within a number of parameters, those alone that will be shown."""
-    counted = [(_count(resolved), at) for at, (_, resolved) in enumerate(known)]
-    within = sorted((one for one in counted if one[0] <= limit), reverse=True)
-    return [candidate(*known[at], target) for _, at in within[:SHOWN]]
+    counted = [(_count(resolved), number) for number, (_, resolved) in enumerate(known)]
+    within = sorted((pair for pair in counted if pair[0] <= limit), reverse=True)
+    return [candidate(*known[number], target) for _, number in within[:SHOWN]]
 
 
 def _sizes(known: Sequence[Known], target: Target, family: Family) -> list[Candidate]:
@@ -104,31 +104,31 @@ def _sizes(known: Sequence[Known], target: Target, family: Family) -> list[Candi
     places = _spread_evenly(len(known), ESTIMATED)
     rough = {place: candidate(*known[place], target) for place in places}
 
-    def away(one: Candidate) -> float:
-        ratio = _reach(one, target) / one.parameters / family.tokens_per_parameter
+    def away(option: Candidate) -> float:
+        ratio = _reach(option, target) / option.parameters / family.tokens_per_parameter
         return abs(log(ratio)) if ratio else inf
 
-    at = min(range(len(places)), key=lambda at: away(rough[places[at]]))
-    between = range(places[max(0, at - 1)], places[min(len(places) - 1, at + 1)])
+    number = min(range(len(places)), key=lambda number: away(rough[places[number]]))
+    between = range(places[max(0, number - 1)], places[min(len(places) - 1, number + 1)])
     rough |= {place: candidate(*known[place], target) for place in between if place not in rough}
     best, reached = list[Candidate](), 0.0
-    for one in sorted(rough.values(), key=lambda one: one.parameters, reverse=True):
-        if (reach := _reach(one, target)) > reached:
-            best, reached = [*best, one], reach
+    for option in sorted(rough.values(), key=lambda option: option.parameters, reverse=True):
+        if (reach := _reach(option, target)) > reached:
+            best, reached = [*best, option], reach
     if not best:
         return []
     chosen = min(best, key=away)
     others = [best[place] for place in _spread_evenly(len(best), SIZES)]
-    return [chosen, *(one for one in others if one is not chosen)]
+    return [chosen, *(option for option in others if option is not chosen)]
 
 
 def _spread_evenly(count: int, most: int) -> list[int]:
     """Places from the first to the last of ``count``, evenly."""
-    return sorted({at * (count - 1) // max(1, most - 1) for at in range(most)})
+    return sorted({number * (count - 1) // max(1, most - 1) for number in range(most)})
 
 
-def _reach(one: Candidate, target: Target) -> float:
+def _reach(option: Candidate, target: Target) -> float:
     """The tokens that it can read within the budgets; 0 if others than those of steps refuse it."""
-    if target.refuses(one):
+    if target.refuses(option):
         return 0.0
-    return tokens_of(one.resolved) / max(one.shares(target.spent))
+    return tokens_of(option.resolved) / max(option.shares(target.spent))

@@ -162,10 +162,10 @@ def fit_size(tried: Sequence[Parts], limit: Budget, machine: Machine, text_bytes
     return replace(chosen, why=why)
 
 
-def _steps(one: Candidate, machine: Machine, text_bytes: int, afforded: int) -> tuple[int, bool]:
+def _steps(option: Candidate, machine: Machine, text_bytes: int, afforded: int) -> tuple[int, bool]:
     """Steps on a text, and whether they are enough; ``afforded`` 0 means any number."""
     batch, seq = machine.rows
-    enough = ceil(TOKENS_PER_PARAMETER * one.parameters / (batch * seq))
+    enough = ceil(TOKENS_PER_PARAMETER * option.parameters / (batch * seq))
     most = max(FEWEST_STEPS, int(MOST_PASSES * text_bytes / BYTES_PER_TOKEN / (batch * seq)))
     steps = min(most, afforded or enough)
     return steps, steps >= enough

@@ -124,11 +124,11 @@ def compare(graph: Graph, content: bytes) -> Check:
     return Check(tuple(shapes), largest)
 
 
-def _difference(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
+def _difference(first: NDArray[np.float32], other: NDArray[np.float32]) -> float:
     """The largest difference, over the largest value where that is above 1; inf for shapes."""
-    if one.shape != other.shape:
+    if first.shape != other.shape:
         return math.inf
-    return float(np.abs(one - other).max() / max(1.0, np.abs(one).max()))
+    return float(np.abs(first - other).max() / max(1.0, np.abs(first).max()))
 
 
 def quantise(content: bytes) -> bytes:

@@ -70,7 +70,7 @@ def _fill_masks(folder: Path, texts: Sequence[str], file: str) -> Sequence[Part]
             filled = model.fill(masked, TOP)
         except UsageError:  # its objectives predict no tokens
             return ()
-        likely = (f"{one.token} {one.probability:.0%}" for one in filled.masks[0])
+        likely = (f"{guess.token} {guess.probability:.0%}" for guess in filled.masks[0])
         rows.append((masked, word, ", ".join(likely)))
     note = f"The first sentences of {file}, which training has read but for what was held out."
     return (Table(("text", "word", "filled"), rows, notes=(note,)),)

@@ -33,7 +33,7 @@ class GlueScores:
     def median(self, measure: Measure) -> float | None:
         """The median over seeds; of an average the mean of medians, as papers have it."""
         if measure.mean:
-            by_name = {one.name: one for one in self.shown.table.measures}
+            by_name = {known.name: known for known in self.shown.table.measures}
             medians = [self.median(by_name[name]) for name in measure.mean]
             there = [value for value in medians if value is not None]
             return fmean(there) if len(there) == len(medians) else None

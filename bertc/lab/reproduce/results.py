@@ -96,8 +96,8 @@ class TableResults:
         for names in zip(claim.order, claim.order[1:], strict=False):
             rows = [self.row(name) for name in names]
             difference = _difference(sign, *(row.figure(claim.measure) for row in rows))
-            one, other = (row.summary(claim.measure) for row in rows)
-            half = interval_of_difference(one, other) if one and other else 0.0
+            first, other = (row.summary(claim.measure) for row in rows)
+            half = interval_of_difference(first, other) if first and other else 0.0
             verdict = "undecided"
             if difference is None:
                 verdict = "not measured"
@@ -164,22 +164,22 @@ def _row(
 ) -> RowResult:
     """The result of a row by its finished runs; ``figures`` are those of measures."""
     scores: dict[str, dict[int, float]] = {measure.name: {} for measure in table.measures}
-    same = dict[str, list[int]]()
+    one_answer = dict[str, list[int]]()
     for job, outcome in finished:
         for measure in _measure(table, job):
             value = outcome.scored(measure, figures[measure.name])
             if value is not None:
                 scores[measure.name][job.seed] = value
             if job.measure and outcome.same:
-                same.setdefault(measure.name, []).append(job.seed)
+                one_answer.setdefault(measure.name, []).append(job.seed)
     sizes: tuple[float | None, float | None] = None, None
     trained = (job for job, _ in finished if job.eval is None)
     if main := next((job for job in trained if not (table.pretrains and job.measure)), None):
         run = list_runs([main.folder]).runs[0]
         sizes = run.parameters, run.flops
-    measured = {name: of for name, of in with_means(table, scores).items() if of}
+    measured = {name: by_seed for name, by_seed in with_means(table, scores).items() if by_seed}
     seconds = round(sum(outcome.seconds for _, outcome in finished), 1)
-    return RowResult(row.name, measured, *sizes, seconds, same)
+    return RowResult(row.name, measured, *sizes, seconds, one_answer)
 
 
 def with_means(table: Table, scores: ByMeasure) -> dict[str, Mapping[int, float]]:
@@ -187,9 +187,9 @@ def with_means(table: Table, scores: ByMeasure) -> dict[str, Mapping[int, float]
     every = dict(scores)
     for measure in table.measures:
         if measure.mean:
-            of = [every[name] for name in measure.mean]
-            seeds = sorted(set.intersection(*map(set, of)))
-            every[measure.name] = {seed: fmean(values[seed] for values in of) for seed in seeds}
+            parts = [every[name] for name in measure.mean]
+            seeds = sorted(set.intersection(*map(set, parts)))
+            every[measure.name] = {seed: fmean(values[seed] for values in parts) for seed in seeds}
     return every
 
 
@@ -211,9 +211,9 @@ def _outcome(job: Job) -> _Outcome:
         seen |= point.values
     seconds = max((point.seconds for point in points), default=0.0)
     evaluated = [line for line in lines if line["kind"] == "eval"]
-    same = bool(evaluated and evaluated[-1].get("always"))
+    alike = bool(evaluated and evaluated[-1].get("always"))
     flops = FlopsUntil(folder.read_resolved(), {point.step: point.tokens for point in points})
-    return _Outcome(seen, seconds, same, points, flops.at)
+    return _Outcome(seen, seconds, alike, points, flops.at)
 
 
 def _figure(measure: Measure, runs: Sequence[Mapping[str, float]]) -> str:
@@ -234,5 +234,5 @@ def _machine(folder: Path) -> str:
     return f"{processor}, {several(cores, 'core')}, torch {lock.versions['torch']}"
 
 
-def _difference(sign: int, one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else sign * (one - other) + 0.0  # no -0
+def _difference(sign: int, first: float | None, other: float | None) -> float | None:
+    return None if first is None or other is None else sign * (first - other) + 0.0  # no -0

@@ -102,8 +102,8 @@ class Shown:
             of = f" of seed{plural} {', '.join(map(str, results.seeds))}" if results.seeds else ""
             yield f"{results.missing:,} of {several(results.runs, 'run')}{of} are not finished"
         for measure in self.table.measures:
-            same = [(row.name, row.same.get(measure.name)) for row in results.rows]
-            rows = [f"{row} (seed {', '.join(map(str, of))})" for row, of in same if of]
+            alike = [(row.name, row.same.get(measure.name)) for row in results.rows]
+            rows = [f"{row} (seed {', '.join(map(str, of))})" for row, of in alike if of]
             if rows:
                 yield f"{measure.name}: all examples got one answer in {', '.join(rows)}"
         for measure in filter(self._is_measured, self.table.measures):

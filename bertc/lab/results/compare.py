@@ -61,12 +61,12 @@ def _table(groups: Sequence[Group]) -> Table:
     columns = {name: [group.settings[name] for group in groups] for name in differ}
     if sum(max(map(len, (n, *texts))) for n, texts in columns.items()) > SETTINGS_WIDE:
         texts = [[f"{n}={g.settings[n]}" for n in differ if g.settings[n]] for g in groups]
-        lines = ([line for text in of for line in wrap(text, SETTINGS_WIDE)] for of in texts)
-        columns = {"settings": ["\n".join(of) for of in lines]}
+        lines = ([line for text in row for line in wrap(text, SETTINGS_WIDE)] for row in texts)
+        columns = {"settings": ["\n".join(row) for row in lines]}
     columns["seeds"] = [_seeds(group) for group in groups]
     if any(run.parameters_left for group in groups for run in group.runs):
         numbers = [{n for run in g.runs if (n := run.parameters_left)} for g in groups]
-        columns["parameters left"] = [", ".join(f"{n:,}" for n in sorted(of)) for of in numbers]
+        columns["parameters left"] = [", ".join(f"{n:,}" for n in sorted(row)) for row in numbers]
     for score in groups[0].last:
         columns[heading(score)] = [_cell(group, score) for group in groups]
     if any(group.glue is not None for group in groups):

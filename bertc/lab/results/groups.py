@@ -101,9 +101,9 @@ def glue_average(scores: Mapping[Score, float]) -> float:
     """
     means = list[float]()
     for task, metrics in GLUE.items():
-        of = [v for score, v in scores.items() if score[0] == task and score[-1] in metrics]
-        if of:
-            means.append(fmean(of))
+        values = [v for score, v in scores.items() if score[0] == task and score[-1] in metrics]
+        if values:
+            means.append(fmean(values))
     return fmean(means) if means else 0.0
 
 
@@ -128,9 +128,9 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
         alone = () if run.finished else (str(run.folder),)
         but_for_the_seed = () if distinct else (_but_for_the_seed(run.resolved),)
         key = (*(cells[name][index] for name in names), *alone, *but_for_the_seed)
-        same = (*key, str(run.resolved.run.seed), *_titles(run.resolved))
-        rows.setdefault((*key, str(repeats[same])), []).append(index)
-        repeats[same] += 1  # a run that was repeated says nothing of other seeds
+        repeated = (*key, str(run.resolved.run.seed), *_titles(run.resolved))
+        rows.setdefault((*key, str(repeats[repeated])), []).append(index)
+        repeats[repeated] += 1  # a run that was repeated says nothing of other seeds
     return [
         Group({n: cells[n][row[0]] for n in names}, tuple(runs[index] for index in row))
         for together in rows.values()
@@ -205,7 +205,7 @@ def _by_stage(name: str, texts: Sequence[Mapping[str, str]]) -> dict[str, list[s
     if all(len(set(of_stages.values())) == 1 for of_stages in texts):
         return {name: [next(iter(of_stages.values())) for of_stages in texts]}
     stages = dict.fromkeys(stage for of_stages in texts for stage in of_stages)
-    return {f"{stage}.{name}": [of.get(stage, "") for of in texts] for stage in stages}
+    return {f"{stage}.{name}": [by_stage.get(stage, "") for by_stage in texts] for stage in stages}
 
 
 def _of_stage(program: Resolved, number: int, name: str, texts: Mapping[str, str]) -> str:
@@ -221,7 +221,7 @@ def _alike_tasks(
     for program, texts in zip(programs, of_programs, strict=True):
         objective = _of_stage(program, -1, "objective", texts)
         objectives.setdefault(_titles(program), set()).add(objective)
-    return {titles for titles, of in objectives.items() if len(of) == 1}
+    return {titles for titles, written in objectives.items() if len(written) == 1}
 
 
 def _setting_text(

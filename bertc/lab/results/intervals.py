@@ -33,7 +33,7 @@ def interval_of_difference(first: Summary, second: Summary) -> float:
     total = sum(variances)
     if total == 0:
         return 0.0
-    parts = (v**2 / (one.runs - 1) for v, one in zip(variances, (first, second), strict=True))
+    parts = (v**2 / (sample.runs - 1) for v, sample in zip(variances, (first, second), strict=True))
     return _quantile(total**2 / sum(parts)) * math.sqrt(total)
 
 

@@ -72,8 +72,8 @@ class Run:
         scored = {score[0] for score in seen.values}
         tasks = [task for task in self.resolved.stages[-1].tasks if task.title in scored]
         if not tasks or len(next(iter(seen.values))) == 1:
-            of = dict.fromkeys(loss_title(name).partition(", ")[2] for (name,) in seen.values)
-            return ", ".join(filter(None, ("held-out loss", *of))), -seen.rank
+            kinds = dict.fromkeys(loss_title(name).partition(", ")[2] for (name,) in seen.values)
+            return ", ".join(filter(None, ("held-out loss", *kinds))), -seen.rank
         return " + ".join(f"{task.title} {task.metrics[0]}" for task in tasks), seen.rank
 
 
@@ -104,9 +104,9 @@ def read_run(path: Path) -> Run:
     seen = folder.evaluations(resolved, lines)
     last = seen[-1] if seen else None
     kind = last and (last.stage, last.of_masked)
-    alike = [one for one in seen if (one.stage, one.of_masked) == kind]
-    ends = {one.stage: one for one in seen}
-    left = folder.network_left
+    alike = [evaluation for evaluation in seen if (evaluation.stage, evaluation.of_masked) == kind]
+    ends = {evaluation.stage: evaluation for evaluation in seen}
+    pruned = folder.network_left
     return Run(
         path,
         resolved,
@@ -117,5 +117,5 @@ def read_run(path: Path) -> Run:
         tuple(ends.values())[:-1],
         {line["step"]: line["tokens"] for line in lines if "tokens" in line},
         next((line["seconds"] for line in reversed(lines) if "seconds" in line), 0.0),
-        sum(weight.numel for weight in model_weights(left)) if left else None,
+        sum(weight.numel for weight in model_weights(pruned)) if pruned else None,
     )

@@ -43,7 +43,7 @@ class Drawing:
         tried = [trial.params for trial in store.trials]
         if self.grid is not None:
             values = next((point for point in self.grid if point not in tried), None)
-        elif len([p for at, p in enumerate(tried) if p not in tried[:at]]) < self.trials:
+        elif len([p for number, p in enumerate(tried) if p not in tried[:number]]) < self.trials:
             values = self._draw_new(store, tried)
         else:
             values = None

@@ -102,7 +102,7 @@ BAR_BLOCKS = "▁▂▃▄▅▆▇█"
 def sparkline(values: Sequence[float], width: int) -> str:
     """Values as blocks from the lowest to the highest, the last of each of ``width`` parts."""
     every = max(1, -(-len(values) // width))
-    last = [values[min(at + every, len(values)) - 1] for at in range(0, len(values), every)]
+    last = [values[min(start + every, len(values)) - 1] for start in range(0, len(values), every)]
     low, high = min(last), max(last)
     scale = (len(BAR_BLOCKS) - 1) / (high - low) if high > low else 0.0
     return "".join(BAR_BLOCKS[round((value - low) * scale)] for value in last)

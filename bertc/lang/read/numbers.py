@@ -64,10 +64,10 @@ def read_number(text: str) -> int | float:
     if unit == "m":
         raise NotANumberError("`m` is not a unit: M is a million, min a minute")
     if unit not in NUMBER_UNITS:
-        same = [u for u in NUMBER_UNITS if u and u.lower() == unit.lower()]
+        spelled = [u for u in NUMBER_UNITS if u and u.lower() == unit.lower()]
         close = [u for u in ("k", "M", "G", "T") if u.lower() == unit[:1].lower()]
         billion = ["G"] if unit.lower() in ("b", "bn") else []
-        known = next(iter([*same, *close, *billion]), "")
+        known = next(iter([*spelled, *close, *billion]), "")
         instead = f"{digits}{known} {word}".rstrip() if known else ""
         raise NotANumberError(f"`{unit}` is not a unit", instead)
     if not math.isfinite(float(digits) * float(NUMBER_UNITS[unit])):

@@ -130,6 +130,6 @@ def _without_kind(node: Node) -> str:
     cls = type(node)
     values = [getattr(node, name) for name in cls.positional]
     if cls.bare_number:
-        same = set(cls.bare_number) == set(cls.model_fields) and len(set(values)) == 1
-        return f"{show_number(values[0])} {cls.number_unit}".rstrip() if same else ""
+        alike = set(cls.bare_number) == set(cls.model_fields) and len(set(values)) == 1
+        return f"{show_number(values[0])} {cls.number_unit}".rstrip() if alike else ""
     return "/".join(map(show_number, values)) if len(values) == len(cls.model_fields) else ""

@@ -78,9 +78,9 @@ def with_objective(stage: Stage, objective: str, run: Path) -> tuple[Stage, dict
 def _head(stage: Stage, query: Objective, run: Path) -> str:
     """The name of the learned head that answers an objective."""
     learned = [term.objective for term in stage.objective]
-    same = [item for item in learned if item.head_name == query.head_name]
+    equal = [item for item in learned if item.head_name == query.head_name]
     alike = [item for item in learned if query.pairs != "none" and item.pairs != "none"]
-    answering = next(iter(same + alike), None)
+    answering = next(iter(equal + alike), None)
     if answering is None:
         titles = " and ".join(item.title for item in learned)
         raise UsageError(

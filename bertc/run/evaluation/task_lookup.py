@@ -114,9 +114,9 @@ def _written(request: str) -> AnyTask:
 
 def _with_files(tasks: Learned, requested: AnyTask, request: str) -> tuple[Stage, AnyTask]:
     # It may be omitted if only one of this kind was learned.
-    same = [title for title, (_, learned) in tasks.items() if learned.kind == requested.kind]
+    of_kind = [title for title, (_, learned) in tasks.items() if learned.kind == requested.kind]
     unnamed = requested.model_fields_set.isdisjoint(TITLES)
-    title = same[0] if unnamed and len(same) == 1 else requested.title
+    title = of_kind[0] if unnamed and len(of_kind) == 1 else requested.title
     if title not in tasks:
         forms = [own_form(learned, with_labels=False) for _, learned in tasks.values()]
         named = next((name for name in TITLES if name in type(requested).model_fields), "")

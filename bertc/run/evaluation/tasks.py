@@ -149,8 +149,8 @@ def evaluate_tasks(
                 classes.setdefault(title, {})[part] = by_label
             if details:
                 details.see(model, task, part, examples, answers)
-            if (same := only_answer(task, examples, answers.given)) is not None:
-                always.setdefault(title, {})[part] = same
+            if (only := only_answer(task, examples, answers.given)) is not None:
+                always.setdefault(title, {})[part] = only
             parts.append((len(examples), answers))
         if parts:
             count = sum(size for size, _ in parts)

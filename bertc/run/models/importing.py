@@ -71,9 +71,9 @@ def _with_generator(encoder: Imported, generator: Imported, folder: Path) -> Imp
     """Combine both networks into one program, tying tables that are equal."""
     body, mine, of_generator = transformer(generator.resolved), encoder.tensors, generator.tensors
     tables = [name for name in mine if name.startswith("encoder.embeddings.")]
-    same = {n for n in tables if n in of_generator and torch.equal(mine[n], of_generator[n])}
-    all_same = {n for n in tables if not n.startswith("encoder.embeddings.project.")} <= same
-    token = "encoder.embeddings.token.weight" in same
+    equal = {n for n in tables if n in of_generator and torch.equal(mine[n], of_generator[n])}
+    all_same = {n for n in tables if not n.startswith("encoder.embeddings.project.")} <= equal
+    token = "encoder.embeddings.token.weight" in equal
     # A table narrower than the states it is read to is the discriminator's as well.
     untied: Literal["none", "gdes"] = "none" if body.embedding == body.hidden else "gdes"
     network = GeneratorNetwork(

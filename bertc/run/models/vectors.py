@@ -107,18 +107,18 @@ def embed(
             vectors[number] = vector
         progress.advance(len(chosen))
     progress.end()
-    made = pad_sequence(vectors or [torch.empty(width)], batch_first=True)[: len(texts)].numpy()
+    stacked = pad_sequence(vectors or [torch.empty(width)], batch_first=True)[: len(texts)].numpy()
     empty = sum(not text.strip() for text in texts)
     how = f"{sentences}" if by_token else f"pooling {task.pooling}" + ", of length 1" * normalise
     seconds, longest = time.perf_counter() - started, min(sentences.longest or room, room)
-    return Embedded(made, rows.num_cut, longest, seconds, empty, how + _prepend_prompt(sentences))
+    return Embedded(stacked, rows.num_cut, longest, seconds, empty, how + _say_prompt(sentences))
 
 
 def likeness(model: Model, folder: Path, queries: Embedded, texts: Embedded) -> Iterator[Tensor]:
     """Similarities (q, n) of some queries after others with all texts, as the folder has them."""
     ways = vectors_of(folder, model.resolved)
     dot = ways is not None and ways.similarity == "dot"
-    both = ([*torch.from_numpy(made.vectors)] for made in (queries, texts))
+    both = ([*torch.from_numpy(embedded.vectors)] for embedded in (queries, texts))
     return search(Embed(similarity="dot" if dot else "cosine"), *both)
 
 
@@ -130,7 +130,7 @@ def _batches(lengths: NDArray[np.int64], tokens: int) -> Iterator[NDArray[np.int
         begin += len(chosen)
 
 
-def _prepend_prompt(sentences: Sentences) -> str:
+def _say_prompt(sentences: Sentences) -> str:
     """The prompt before the texts, or those that were not taken."""
     if sentences.prompt:
         return f", after {sentences.prompt!r}"

@@ -103,7 +103,7 @@ class RunFolder:
     @contextmanager
     def claim(self) -> Iterator[None]:
         """Lock the folder, unless another process has it; one that stays empty goes again."""
-        made = not is_taken(self.path)
+        is_new = not is_taken(self.path)
         try:
             durable.make_folder(self.path)
             descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
@@ -115,13 +115,13 @@ class RunFolder:
             _lock(descriptor)
             yield
         except BlockingIOError:
-            made = False
+            is_new = False
             raise StoppedError(
                 f"another run is using {self.path}", help="wait for it, or choose another --out"
             ) from None
         finally:
             with suppress(OSError):
-                if made and os.listdir(self.path) == [".lock"]:
+                if is_new and os.listdir(self.path) == [".lock"]:
                     durable.remove(self.path)
             os.close(descriptor)
 

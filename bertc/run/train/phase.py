@@ -243,12 +243,12 @@ class Pace:
         )
         due = evaluations_due(self._session.resolved, progress.step)
         pace = seconds / max(1, progress.step - self._steps)
-        left = steps_left * pace + due * self.evaluation_seconds
-        left = max(0.0, most - progress.seconds) if most else left
+        remaining = steps_left * pace + due * self.evaluation_seconds
+        remaining = max(0.0, most - progress.seconds) if most else remaining
         return Standing(
             step=progress.step, steps=resolved.steps_by(progress.step, progress.seconds),
             stage=stage.name, loss=loss,
             tokens_per_second=(progress.tokens - self._tokens) / seconds,
-            seconds_left=left if self._warm else None,
+            seconds_left=remaining if self._warm else None,
             memory_bytes=peak_memory_bytes(self._session.device.type),
         )  # fmt: skip

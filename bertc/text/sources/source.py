@@ -236,9 +236,9 @@ def lines(file: OpenFile) -> Iterator[tuple[int, str]]:
 
 def chunks(file: OpenFile) -> Iterator[bytes]:
     """The bytes of a file, or of the part to read, in chunks of about ``PIECE_BYTES``."""
-    left = sys.maxsize if file.end is None else file.end - file.stream.tell()
-    while chunk := file.stream.read(min(PIECE_BYTES, left)):
-        left -= len(chunk)
+    remaining = sys.maxsize if file.end is None else file.end - file.stream.tell()
+    while chunk := file.stream.read(min(PIECE_BYTES, remaining)):
+        remaining -= len(chunk)
         yield chunk
 
 

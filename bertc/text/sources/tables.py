@@ -112,7 +112,7 @@ def _fields(records: Iterator[Record], path: AnyFile, which: ColumnSelection) ->
     (begins, header), where = first, str(path)
     try:
         names = _names(header, f"{where}:{begins}", which)
-        at = column_indices(names, f"{where}:{begins}", which)
+        indices = column_indices(names, f"{where}:{begins}", which)
     except DataError as error:
         if isinstance(error, MissingColumnError):
             error.help += f'; if line {begins} names none, they are called "0", "1" and so on'
@@ -123,7 +123,7 @@ def _fields(records: Iterator[Record], path: AnyFile, which: ColumnSelection) ->
                 continue
             message = f"{where}:{number}: {len(fields)} columns, line {begins} has {len(names)}"
             raise DataError(message, "each row needs a field for every column")
-        yield TableRow(f"{where}:{number}", tuple([fields[i] if i >= 0 else None for i in at]))
+        yield TableRow(f"{where}:{number}", tuple([fields[i] if i >= 0 else None for i in indices]))
 
 
 def _names(fields: list[str], place: str, selection: ColumnSelection) -> Sequence[str]:
@@ -157,15 +157,15 @@ def column_indices(names: Sequence[str], place: str, selection: ColumnSelection)
     """The indices of the wanted columns, -1 for an optional one that is absent."""
     spelled = [selection.spellings.get(name, name) for name in names]
     columns = (*selection.required, *selection.optional)
-    at = [column_index(name, spelled) if name else -1 for name in columns]
-    missing = [name for name, i in zip(selection.required, at, strict=False) if name and i < 0]
+    indices = [column_index(name, spelled) if name else -1 for name in columns]
+    missing = [name for name, i in zip(selection.required, indices, strict=False) if name and i < 0]
     if missing:
         near = ", ".join(filter(None, (nearest(name, spelled) for name in missing)))
         raise MissingColumnError(
             f"{place}: no column {listed(map(repr, missing))}; there are {listed(names) or 'none'}",
             f"the nearest: {near}" if near else "name one of those",
         )
-    return at
+    return indices
 
 
 def column_index(name: str, names: Sequence[str]) -> int:
@@ -183,8 +183,8 @@ def _jsonl(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
         place = f"{file.path}:{number}"
         row = _nest_cells(json_row(line, place), selection)
         names = list(row)
-        at = column_indices(names, place, selection)
-        yield TableRow(place, tuple([row[names[i]] if i >= 0 else None for i in at]))
+        indices = column_indices(names, place, selection)
+        yield TableRow(place, tuple([row[names[i]] if i >= 0 else None for i in indices]))
 
 
 def _nest_cells(row: dict[str, Any], selection: ColumnSelection) -> dict[str, Any]:
@@ -216,19 +216,19 @@ def _parquet(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
         names = [*table.schema_arrow.names]
         wanted = (*selection.required, *selection.optional)
         names += [w for w in wanted if "." in w and w not in names and w.split(".")[0] in names]
-        at = column_indices(names, str(file.path), selection)
-        columns = [names[i] for i in at if i >= 0]
-        (nth, of), groups = file.share, table.num_row_groups
+        indices = column_indices(names, str(file.path), selection)
+        columns = [names[i] for i in indices if i >= 0]
+        (nth, shares), groups = file.share, table.num_row_groups
         sizes = [table.metadata.row_group(group).num_rows for group in range(groups)]
-        chosen = range(-(-groups * nth // of), -(-groups * (nth + 1) // of))
+        chosen = range(-(-groups * nth // shares), -(-groups * (nth + 1) // shares))
         first = number = sum(sizes[: chosen.start])
         total = sum(sizes[group] for group in chosen)
         for batch in table.iter_batches(batch_size=256, columns=columns, row_groups=chosen):
-            file.read_fraction = (number + batch.num_rows - first) / max(1, total) / of
+            file.read_fraction = (number + batch.num_rows - first) / max(1, total) / shares
             for row in _plain_rows(batch, f"{file.path}: row", number + 1):
                 number += 1
                 row = _nest_cells(row, selection)
-                cells = tuple(row.get(names[i]) if i >= 0 else None for i in at)
+                cells = tuple(row.get(names[i]) if i >= 0 else None for i in indices)
                 yield TableRow(f"{file.path}: row {number}", cells)
 
 

@@ -119,11 +119,11 @@ def vectors_of_text(
 
 
 def _blocks(texts: Iterable[NDArray[np.unsignedinteger]]) -> Iterable[NDArray[np.unsignedinteger]]:
-    left = TOKENS_READ
+    remaining = TOKENS_READ
     for ids in texts:
-        for begin in range(0, min(len(ids), left), TOKENS_AT_ONCE):
-            yield np.asarray(ids[begin : begin + min(TOKENS_AT_ONCE, left - begin)])
-        left -= min(len(ids), left)
+        for begin in range(0, min(len(ids), remaining), TOKENS_AT_ONCE):
+            yield np.asarray(ids[begin : begin + min(TOKENS_AT_ONCE, remaining - begin)])
+        remaining -= min(len(ids), remaining)
 
 
 def vectors_of_words(name: str, vocabulary: Vocabulary, progress: Progress) -> NDArray[np.float32]:

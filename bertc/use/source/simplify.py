@@ -44,38 +44,38 @@ def _prune(scope: CallScope) -> None:
 
 
 def _walk(
-    scope: CallScope, modules: dict[str, nn.Module], same: dict[TensorValue, TensorValue]
+    scope: CallScope, modules: dict[str, nn.Module], equal: dict[TensorValue, TensorValue]
 ) -> None:
     calls: list[Call] = []
     known: dict[Any, Call] = {}
     inside = {path: module for path, module in modules.items() if within(path, scope.path)}
     for call in scope.calls:
-        call.args, call.kwargs = _seen(call.args, same), _seen(call.kwargs, same)
+        call.args, call.kwargs = _seen(call.args, equal), _seen(call.kwargs, equal)
         if call.body:
-            _walk(call.body, modules, same)
+            _walk(call.body, modules, equal)
         if (source := _find_unchanged(call)) is not None:
-            same[call.results[0]] = source
+            equal[call.results[0]] = source
             continue
         name = call.function
         if isinstance(name, str) and "dropout" not in name and not in_place(name):
             # torch gives the same for the same arguments, and changes none
             before = known.setdefault(_key((call.function, call.args, call.kwargs)), call)
             if before is not call:
-                same |= dict(zip(call.results, before.results, strict=True))
+                equal |= dict(zip(call.results, before.results, strict=True))
                 continue
         if _is_linear(call, inside, scope.path):
             path = call.args[1].path.removesuffix(".weight")
             call.function, call.args, call.path = inside[path], call.args[:1], path
         calls += _split_linear(call, inside) or [call]
     scope.calls = calls
-    scope.outputs = [_seen(value, same) for value in scope.outputs]
+    scope.outputs = [_seen(value, equal) for value in scope.outputs]
 
 
-def _seen(argument: Any, same: dict[TensorValue, TensorValue]) -> Any:
+def _seen(argument: Any, equal: dict[TensorValue, TensorValue]) -> Any:
     """An argument with what values are the same as."""
 
     def seen(part: Any) -> Any:
-        return seen(same[part]) if isinstance(part, TensorValue) and part in same else part
+        return seen(equal[part]) if isinstance(part, TensorValue) and part in equal else part
 
     return tree_map(seen, argument)
 
