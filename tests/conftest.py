@@ -72,9 +72,11 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True, scope="session")
 def tokenizers_of_others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Let this process read them, once in a session: another takes a second for each."""
+    from bertc.run.beginning import synthetic  # torch is imported after what it reads is set
+
     kept = tmp_path_factory.mktemp("tokenizers")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bertc.run.beginning.synthetic.TEXT_TOKENS", 2**14)  # 20 ms for a million
+        patch.setattr(synthetic, "TEXT_TOKENS", 2**14)  # 20 ms for a million
         patch.setattr(reading, "cache_folder", lambda: kept)
         patch.setattr(reading, "in_process", lambda folder, lower, _: read_or_refuse(folder, lower))
         yield
