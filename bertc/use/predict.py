@@ -121,7 +121,7 @@ class Predicted:
                 return {"tags": prediction, "probabilities": likely}
             case kinds.Span():
                 decoded = self.answers.spans[number]
-                best = [vars(candidate) for candidate in decoded.best]
+                best = [candidate._asdict() for candidate in decoded.best]
                 return {"answer": prediction, "null_odds": decoded.odds, "best": best}
             case kinds.Vector():
                 return {"similarity": round(self.answers.similarities[number], 6)}
