@@ -43,7 +43,7 @@ GROUPS = {
     "Tutorial": ("tutorial",),
     "How-to": "how-to",
     "Reference": (
-        "language", "commands", "python", "tasks", "prepared", "estimates", "interop",
+        "language", "commands", "python", "tasks", "own", "prepared", "estimates", "interop",
         "reliability", "measured",
     ),
     "Published tables": "tables",

@@ -86,7 +86,7 @@ EMBED = f"task=embed({CHOICES}, text=question, positive=a"
 GROWING = "layers= steps= stage 'one' {{ {} steps=2 }} stage 'two' {{ {} steps=2 }} grow={}"
 TAUGHT = TEACHER.replace("vocab=500", "vocab=100")
 ALIKE = {
-    "norm": "norm={}", "residual": "residual={} norm=pre", "activation": "activation={}",
+    "norm": "norm={}", "activation": "activation={}",
     "gate": "attention=full(gate={})", "initializer": "initializer={}", "optimizer": "optimizer={}",
     "schedule": "optimizer=adamw(schedule={})",
 }  # fmt: skip
@@ -105,6 +105,7 @@ NETWORKS: dict[str, dict[str, str]] = {
         "full": "attention=full", "local": "attention=local(4)",
         "relative": "attention=relative positions=none",
         "disentangled": "attention=disentangled(4, 4) positions=none",
+        "own": "attention=own('own_parts.py:Convolution', full_every=2)",
     },
     "positions": {
         **alike("sinusoidal rotary alibi", "positions={}"), "learned": "positions=learned(32)",
@@ -115,7 +116,14 @@ NETWORKS: dict[str, dict[str, str]] = {
         **alike("none all attention ffn", "share={}"), "groups": "share=groups(1)",
         "map": "share=map([0, 1])",
     },
-    "ffn": {"mlp": "activation=relu", **alike("geglu geglu-tanh swiglu", "activation={}")},
+    "ffn": {
+        "mlp": "activation=relu", **alike("geglu geglu-tanh swiglu", "activation={}"),
+        "own": "ffn=own('own_parts.py:Numbered')",
+    },
+    "residual": {
+        **alike("plain elc dwa unet value", "residual={} norm=pre"),
+        "own": "residual=own('own_parts.py:Gated') norm=post(function=own('own_parts.py:Tanh'))",
+    },
     "table": {"whole": "table=whole", "adaptive": "table=adaptive([50]) head=adaptive"},
     "head": {
         **alike("transform linear", "head={}"),

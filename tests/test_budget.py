@@ -21,12 +21,12 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 61_800,
+    "core": 62_350,
     "lab": 8_800,
-    "tests": 39_000,
-    "words of docs": 32_000,
+    "tests": 39_210,
+    "words of docs": 32_175,
     "lines of README": 120,
-    "lines a kind": 403,
+    "lines a kind": 402,
     "floors": 10,
     "vague names": 30,
 }

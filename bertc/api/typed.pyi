@@ -26,9 +26,9 @@ class SettingValues(TypedDict, total=False):
     head_dim: Value
     """width of one head"""
     ffn: Value
-    """inner width of the feed-forward part, one number or one per layer"""
+    """inner width of the feed-forward part, one or one per layer; or own(...)"""
     F: Value
-    """inner width of the feed-forward part, one number or one per layer"""
+    """inner width of the feed-forward part, one or one per layer; or own(...)"""
     embedding: Value
     """width of the embedding tables"""
     E: Value
@@ -606,6 +606,12 @@ def nsp(
     
 ) -> Words:
     """Next sentence prediction: 0 if B follows A, 1 if it is from another document (BERT 3.1)."""
+
+
+def own(
+    code: Value = ..., **texts: Value
+) -> Words:
+    """A module of the user's own, from what a part read and what it made to the new states."""
 
 
 def pairs(

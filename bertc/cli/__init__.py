@@ -25,9 +25,12 @@ def main() -> None:
             loader: Any = ModuleType("pydantic.plugin._loader")  # which would import `email`
             loader.get_plugins = tuple
             sys.modules[loader.__name__] = loader
+        from bertc.base import own_code
         from bertc.cli.options import QUICK, app_for
 
-        words = sys.argv[1:]
+        if own_code.FLAG in sys.argv:
+            own_code.allow()
+        words = sys.argv[1:] = [word for word in sys.argv[1:] if word != own_code.FLAG]
         _refuse_bytes(words)
         app = app_for(words)
         if words[:1] and words[0] not in QUICK:

@@ -25,7 +25,7 @@ HELP_GROUPS = {
     },
     "Train": {
         "build": "specs", "prepare": "preparing", "show-batch": "specs", "train": "training",
-        "slurm": "preparing", "watch": "following", "runs": "following",
+        "watch": "following", "runs": "following",
     },
     "Use a trained model": {
         "eval": "using", "glue": "reproducing", "fill": "using", "predict": "using",

@@ -112,10 +112,6 @@ def embed_(
     say("\n".join([embedded.summary(), *([str(out)] if out else [])]), err=bool(near))
 
 
-WITHOUT_PUSH = ("to", "onnx", "int8", "pooling", "code")
-"""The options of an export to a folder."""
-
-
 @app.command("export")
 def export_(
     context: typer.Context,
@@ -126,42 +122,31 @@ def export_(
     pooling: str = option("", "with --to: for sentence-transformers too, by mean, cls or max"),
     code: bool = option(False, "with --to: with its own classes", "--code"),
     adapter: bool = option(False, "with --to: peft's layout", "--adapter"),
-    push: str = option("", "send the folder to the hub: user/name"),
     revision: str = option(
         "main",
         "step-1000 or chck_1M: the weights after that step or those words; all: main and those of "
-        "save_at; with --push the branch",
+        "save_at",
     ),
-    private: bool = option(False, "with --push: for you alone", "--private"),
-    dry_run: bool = option(False, "with --push: list what would be sent", "--dry-run"),
 ) -> None:
-    """Write a run's model as a Hugging Face folder or ONNX graph, or name what is in the way.
-
-    With --push it goes to the hub, by the token of HF_TOKEN or of hf auth login.
-    """
-    if to is None and onnx is None and not push or int8 and onnx is None:
+    """Write a run's model as a Hugging Face folder or ONNX graph, or name what is in the way."""
+    if to is None and onnx is None or int8 and onnx is None:
         raise UsageError(
             "--int8 is of an ONNX graph" if int8 else "export needs a folder to write",
-            help="--onnx FOLDER" if int8 else "--to FOLDER, --onnx FOLDER, or --push user/name",
+            help="--onnx FOLDER" if int8 else "--to FOLDER or --onnx FOLDER",
         )
-    if pooling and to is None and not push:
+    if pooling and to is None:
         raise UsageError("--pooling is of a Hugging Face folder", help="--to FOLDER")
-    from bertc.use import pushing
     from bertc.use.card import export_adapter_with_card, export_with_card, revisions
 
     if adapter:
         refuse_others(context, "an adapter alone", ("to", "adapter"))
         say(export_adapter_with_card(run, to or Path()).summary())
     else:
-        if not push:
-            allowed = (*WITHOUT_PUSH, *["revision"] * (onnx is None))
-            refuse_others(context, "an export without --push", allowed)
-        for name, step in revisions(run, revision, bool(push)).items() if to or push else ():
+        allowed = ("to", "onnx", "int8", "pooling", "code", *["revision"] * (onnx is None))
+        refuse_others(context, "an export", allowed)
+        for name, step in revisions(run, revision).items() if to else ():
             place = to / name if to and revision == "all" and step else to
-            if push:
-                where = pushing.Destination(push, name, private)
-                say(pushing.push(run, place, pooling, where, dry_run, step))
-            elif place:
+            if place:
                 say(export_with_card(run, place, pooling, step, code=code).summary())
     if onnx is not None:
         from bertc.lab.onnx.folder import export_onnx

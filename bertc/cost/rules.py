@@ -68,6 +68,8 @@ def cost(operation: op.Operation, how: Execution) -> Cost:
             return Cost(kept=saved, transient=saved, moved=moved, starts=2)
         case op.Mixture():
             return _mixture(operation, how)
+        case op.Recorded(operations, values, others):
+            return _recorded([cost(o, how) for o in operations], values * how.value_bytes + others)
         case op.Lookup(rows, width, table_rows):
             # Table rows are fp32. The gradient is dense, as large as the table, and accumulated.
             elements = (rows + table_rows) * width
@@ -84,6 +86,13 @@ def cost(operation: op.Operation, how: Execution) -> Cost:
             return Cost(kept=stored * FP32, moved=4 * scores * FP32, starts=20)
         case op.LossInBlocks():
             return _in_blocks(operation, how)
+
+
+def _recorded(costs: list[Cost], saved: int) -> Cost:
+    """The cost of operations in a row, which save bytes together."""
+    names = ("flops", "train_flops", "kept", "transient", "moved", "starts")
+    total = Cost(**{name: sum(getattr(cost, name) for cost in costs) for name in names})
+    return total._replace(kept=total.kept + saved)
 
 
 def _in_blocks(loss: op.LossInBlocks, how: Execution) -> Cost:
@@ -148,7 +157,7 @@ def _pointwise(function: op.Function, elements: int, saved: int, how: Execution)
 def _norm(norm: op.Norm, how: Execution) -> Cost:
     """Norm: fused, it moves inputs and outputs once each way; eager GPUs launch several kernels."""
     elements = norm.rows * norm.width
-    saved = elements * how.value_bytes * (norm.keeps_input + norm.squashes)
+    saved = elements * how.value_bytes * norm.keeps_input
     masks = elements * how.mask_bytes * norm.dropout
     fused = how.compiled or how.device == "cpu"
     passes = 5 + (3 if fused else 4 + 2 * norm.dropout) * norm.residual

@@ -11,6 +11,7 @@ The axes used by every weight table, once for the whole project:
     kv_heads    width of keys, fewer heads than queries have
     rank        width between the two maps of an adapter
     outputs     earlier outputs whose sum a part reads
+    own         any axis of a weight of the user's own part
 """
 
 import math
@@ -27,7 +28,7 @@ from pydantic_core.core_schema import CoreSchema, no_info_plain_validator_functi
 
 Axis = Literal[
     "vocab", "positions", "segments", "languages", "embedding", "hidden", "heads", "ffn", "gates",
-    "labels", "feature", "kv_heads", "rank", "outputs",
+    "labels", "feature", "kv_heads", "rank", "outputs", "own",
 ]  # fmt: skip
 Dim = tuple[Axis, int]
 """An axis and its size."""
@@ -214,6 +215,15 @@ class Constant(Node):
     positional = ("value",)
 
 
+class Constructed(Node):
+    """The first value that the constructor of an ``own`` part sets for this parameter."""
+
+    kind: Literal["constructed"] = "constructed"
+    part: Any
+    sizes: tuple[int, ...]
+    name: str
+
+
 Drawn = TruncatedNormal | Normal | FanIn | Uniform
 Initializer = Annotated[Drawn, BY_KIND]
 
@@ -234,7 +244,7 @@ class Weight:
     name: str
     shape: tuple[int, ...]
     axes: tuple[Axis, ...]
-    init: Drawn | Glorot | Constant
+    init: Drawn | Glorot | Constant | Constructed
     part: Part
     role: Role
     frozen: bool = False
@@ -268,15 +278,6 @@ def affine(
 ) -> tuple[Weight, Weight]:
     """Weight (outputs, inputs) and bias (outputs) of ``y = x W^T + b``."""
     return matrix(name, outputs, inputs, init, part), bias(name, outputs, part)
-
-
-def call_text(kind: str, *arguments: str) -> str:
-    """The text of a kind with arguments; some kinds are named with the first: ``kd(logits)``."""
-    if not arguments:
-        return kind
-    if kind.endswith(")"):
-        return f"{kind[:-1]}, {', '.join(arguments)})"
-    return f"{kind}({', '.join(arguments)})"
 
 
 Ask = TypeVar("Ask", bound=Callable[..., Any])

@@ -108,3 +108,12 @@ class Rules(NamedTuple):
     """Mistakes of stages of text, with rows that are not as it needs them."""
     timed: tuple[Rule[Any], ...] = ()
     """Mistakes of a run that ends with its time, not after a number of steps."""
+
+
+def call_text(kind: str, *arguments: str) -> str:
+    """The text of a kind with arguments; some kinds are named with the first: ``kd(logits)``."""
+    if not arguments:
+        return kind
+    if kind.endswith(")"):
+        return f"{kind[:-1]}, {', '.join(arguments)})"
+    return f"{kind}({', '.join(arguments)})"

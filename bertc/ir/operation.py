@@ -165,8 +165,7 @@ class Lookup:
 class Norm:
     """A norm over ``width``; with ``residual`` of x + y, with ``dropout`` on y.
 
-    ``keeps_input``: no other operation saves its input. ``affine``: it has weights. ``squashes``:
-    it is a tanh, which saves what it gives too.
+    ``keeps_input``: no other operation saves its input. ``affine``: it has weights.
     """
 
     rows: int
@@ -175,7 +174,6 @@ class Norm:
     dropout: bool = False
     keeps_input: bool = True
     affine: bool = True
-    squashes: bool = False
 
 
 @dataclass(frozen=True)
@@ -253,9 +251,18 @@ class Alone:
     operation: "Operation"
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """Operations of the user's, which save ``values`` of activations and ``others`` bytes."""
+
+    operations: tuple["Operation", ...]
+    values: int = 0
+    others: int = 0
+
+
 Operation = (
     Product | Attention | Recurrence | Lookup | Norm | Pointwise | Dropout | Copy | Mixture
-    | Alone | VocabularyLoss | Loss | LossInBlocks
+    | Recorded | Alone | VocabularyLoss | Loss | LossInBlocks
 )  # fmt: skip
 """The closed union of operations."""
 Operations = tuple[Operation, ...]

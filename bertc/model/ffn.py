@@ -13,8 +13,10 @@ from torch.autograd.function import once_differentiable
 
 from bertc.ir.network import ffn as nodes
 from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.residual import OwnResidual
 from bertc.model.native import Kernels, dropout, kernels_for
 from bertc.model.norm import AnyNorm, build_norm, norm_if_any
+from bertc.model.own import call_own, construct_from
 from bertc.model.weights import Linear, Table, adapted, join_linear
 
 
@@ -94,6 +96,10 @@ class FeedForward(nn.Module):
     inner_norm: AnyNorm | None
     dropout: float
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.own_join: nn.Module | None = None
+
     def read_last(self, inner_bsf: Float[Tensor, "b s f"]) -> Tensor:
         """Inner values as the last map reads them: after a norm if any, and dropout."""
         normed = inner_bsf if self.inner_norm is None else self.inner_norm(inner_bsf)
@@ -130,6 +136,25 @@ class Glu(FeedForward):
         return self.outer(self.read_last(gated_bsf))
 
 
+class OwnFfn(FeedForward):
+    """A module of the user's own."""
+
+    def __init__(self, table: Table, name: str, node: nodes.OwnFfn) -> None:
+        super().__init__()
+        self.own = construct_from(table, f"{name}.own", node)
+
+    def forward(self, x_bsh: Float[Tensor, "b s h"]) -> Tensor:
+        """Hidden states (b, s, h) to (b, s, h)."""
+        return call_own(self.own, x_bsh)
+
+
+def joining_of(table: Table, name: str, node: Encoder) -> nn.Module | None:
+    """Build the user's module that joins the output of a part to the stream, if there is one."""
+    if not isinstance(node.residual, OwnResidual):
+        return None
+    return construct_from(table, f"{name}.own_join", node.residual)
+
+
 def build_ffn(table: Table, name: str, node: Encoder) -> FeedForward:
     """Build the feed-forward part of one layer by its kind, with its norms."""
     match node.ffn:
@@ -137,9 +162,12 @@ def build_ffn(table: Table, name: str, node: Encoder) -> FeedForward:
             part: FeedForward = Mlp(table, name, node.ffn)
         case nodes.Glu():
             part = Glu(table, name, node.ffn)
+        case nodes.OwnFfn():
+            part = OwnFfn(table, name, node.ffn)
         case _:
             assert_never(node.ffn)
     part.dropout = node.dropout.ffn
+    part.own_join = joining_of(table, name, node)
     part.norm = build_norm(table, f"{name}.norm", node.norm.of_layers)
     part.inner_norm = norm_if_any(table, f"{name}.inner_norm", node.norm.within("ffn"))
     part.output_norm = norm_if_any(table, f"{name}.output_norm", node.norm.after("ffn"))

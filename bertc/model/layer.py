@@ -16,10 +16,11 @@ from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.residual import Residual as Kinds
 from bertc.model.attention.masks import AttentionMask
 from bertc.model.body import Projected, profile_as
-from bertc.model.ffn import FeedForward, activate
+from bertc.model.ffn import FeedForward, activate, joining_of
 from bertc.model.inputs import EncoderInputs
 from bertc.model.native import dropout
 from bertc.model.norm import AnyNorm, norm_if_any, sum_and_norm
+from bertc.model.own import call_own
 from bertc.model.stream import Earlier
 from bertc.model.weights import Linear, Table, fused_linear
 
@@ -56,6 +57,10 @@ class Residual(NamedTuple):
     ) -> tuple[Tensor, Tensor]:
         """The stream ``x`` with a part's output, and its norm for the part that follows."""
         rate = self.dropout if part.training else 0.0
+        if part.own_join is not None:
+            x = call_own(part.own_join, x, self._dropped(part, y))
+            x = x if self.free or part.norm is None else part.norm(x)
+            return x, x if following is None or not self.free else following(x)
         if not self.free:
             assert part.norm is not None, "post-norm has one in every layer"
             _, normed = sum_and_norm(part.norm, x, y, rate)
@@ -87,6 +92,7 @@ class AttentionPart(nn.Module, ABC, Generic[Kind, ContextT]):
         super().__init__()
         self.norm = norm_if_any(table, f"{name}.norm", node.layer(layer).attention_norm)
         self.output_norm = norm_if_any(table, f"{name}.output_norm", node.norm.after("attention"))
+        self.own_join = joining_of(table, name, node)
         self.heads = node.layers[layer].heads
         self.dropout = node.dropout.attention
         norm, rate = node.norm, node.dropout.hidden

@@ -9,6 +9,7 @@ from torch.autograd.function import once_differentiable
 
 from bertc.ir.network import norm as nodes
 from bertc.model.native import Dropped, Kernels, drop, dropout, kernels_for
+from bertc.model.own import call_own, construct_from
 from bertc.model.weights import Table, parameter
 
 
@@ -39,32 +40,26 @@ class Norm(nn.Module):
         return f"{width}, eps={self.eps:g}"
 
 
-class DynamicTanh(nn.Module):
-    """tanh(alpha x), scaled and shifted, in place of a norm."""
+class OwnNorm(nn.Module):
+    """A module of the user's own in place of a norm."""
 
-    def __init__(self, table: Table, name: str, node: nodes.DynamicTanh) -> None:
+    def __init__(self, table: Table, name: str, node: nodes.OwnNorm) -> None:
         super().__init__()
-        self.alpha = parameter(table[f"{name}.alpha"])
-        self.weight = parameter(table[f"{name}.weight"]) if node.affine else None
-        self.bias = parameter(table[f"{name}.bias"]) if node.affine and node.bias else None
+        self.own = construct_from(table, f"{name}.own", node)
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., width) to (..., width)."""
-        y = torch.tanh(x * self.alpha.to(x.dtype))
-        y = y if self.weight is None else y * self.weight.to(x.dtype)
-        return y if self.bias is None else y + self.bias.to(x.dtype)
+        return call_own(self.own, x)
 
 
-AnyNorm = Norm | DynamicTanh
+AnyNorm = Norm | OwnNorm
 
 
 def build_norm(table: Table, name: str, node: nodes.NormFunction) -> AnyNorm:
     """Build the norm of this name by its kind."""
-    match node:
-        case nodes.DynamicTanh():
-            return DynamicTanh(table, name, node)
-        case nodes.LayerNorm() | nodes.RmsNorm():
-            return Norm(table, name, node)
+    if isinstance(node, nodes.OwnNorm):
+        return OwnNorm(table, name, node)
+    return Norm(table, name, node)
 
 
 def norm_if_any(table: Table, name: str, node: nodes.NormFunction | None) -> AnyNorm | None:

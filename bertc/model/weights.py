@@ -12,9 +12,19 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from bertc.ir.address import key
-from bertc.ir.base import Constant, FanIn, Glorot, Normal, TruncatedNormal, Uniform, Weight
+from bertc.ir.base import (
+    Constant,
+    Constructed,
+    FanIn,
+    Glorot,
+    Normal,
+    TruncatedNormal,
+    Uniform,
+    Weight,
+)
 from bertc.ir.methods.adapter import OF_PAIRS, Lora
 from bertc.model.native import dropout
+from bertc.model.own import constructed
 
 Table = Mapping[str, Weight]
 """Entries of the weight table by name."""
@@ -204,5 +214,7 @@ def _fill(tensor: Tensor, weight: Weight, seed: int) -> None:
             nn.init.constant_(tensor, value)
             if last is not None:
                 tensor[-1] = last
+        case Constructed():
+            tensor.copy_(constructed(weight.init, seed, weight.name))
         case _:
             assert_never(weight.init)

@@ -30,8 +30,6 @@ from bertc.text.vocab.vocabulary import vocabulary_of
 
 _SPEC_LINES, _TEXTS, _SCORES, MOST_BYTES = 16, 6, 10, 2**20
 UNLICENSED = "# license: to fill in, as apache-2.0; it has to fit the texts and the base model"
-FOLDER = '"FOLDER"'
-"""The folder of a card that will lie elsewhere."""
 _PIPELINES = {
     "ForMaskedLM": "fill-mask", "ForSequenceClassification": "text-classification",
     "ForTokenClassification": "token-classification", "ForQuestionAnswering": "question-answering",
@@ -40,11 +38,11 @@ _PIPELINES = {
 
 
 def export_with_card(
-    run: Path, to: Path, pooling: str = "", step: int = 0, name: str = FOLDER, *, code: bool = False
+    run: Path, to: Path, pooling: str = "", step: int = 0, *, code: bool = False
 ) -> Exported:
     """Export a run, with a card of at most 60 lines; a model folder has none.
 
-    The weights are those after ``step`` steps, 0: the newest; the card loads them as ``name``.
+    The weights are those after ``step`` steps, 0: the newest.
     With ``code``, and where no layout fits, the folder has the program's own classes.
     """
     resolved, tensors = runs.model_after(run, step)
@@ -58,14 +56,13 @@ def export_with_card(
         exported = replace(exported, notes=(*exported.notes, *fitted))
     else:
         exported = runs.export_run(run, to, pooling, step)
-    return _with_card(folder, exported, step, name) if is_taken(folder.resolved) else exported
+    return _with_card(folder, exported, step) if is_taken(folder.resolved) else exported
 
 
-def revisions(run: Path, named: str, branch: bool) -> dict[str, int]:
+def revisions(run: Path, named: str) -> dict[str, int]:
     """The revisions that a name is of, with their steps: step-1000, chck_1M.
 
-    ``all`` are main and those of save_at. ``main`` is the newest, step 0, and so is any other name
-    of a ``branch``.
+    ``all`` are main and those of save_at. ``main`` is the newest, step 0.
     """
     save_at = RunFolder(run).read_resolved().run.save_at if named != "main" else ()
     known = {saved.name: saved.step for saved in save_at if checkpoint_at(run, saved.step)}
@@ -73,7 +70,7 @@ def revisions(run: Path, named: str, branch: bool) -> dict[str, int]:
         return {named: int(step[1])}
     if named in known or (named == "all" and known):
         return {"main": 0, **known} if named == "all" else {named: known[named]}
-    if named == "main" or branch and named != "all" and not named.startswith("chck_"):
+    if named == "main":
         return {named: 0}
     names = f"its revisions are {listed(known)}" if known else "save_at=[1M words] saves one"
     raise MissingInputError(f"{run} has no checkpoint for --revision {named}", help=names)
@@ -81,12 +78,12 @@ def revisions(run: Path, named: str, branch: bool) -> dict[str, int]:
 
 def export_adapter_with_card(run: Path, to: Path) -> Exported:
     """Export the newest adapter of a run alone, with a card."""
-    return _with_card(RunFolder(run), runs.export_adapter_of(run, to), 0, "")
+    return _with_card(RunFolder(run), runs.export_adapter_of(run, to), 0)
 
 
-def _with_card(folder: RunFolder, exported: Exported, step: int, called: str) -> Exported:
+def _with_card(folder: RunFolder, exported: Exported, step: int) -> Exported:
     resolved = folder.read_resolved().merged
-    lines = [*_front(resolved, exported), "", *_body(folder, resolved, exported, step, called)]
+    lines = [*_front(resolved, exported), "", *_body(folder, resolved, exported, step)]
     text = "\n".join(escaped(without_folders(line)) for line in lines)
     durable.replace(exported.folder / "README.md", f"{text}\n".encode())
     return exported
@@ -120,9 +117,7 @@ def _pipeline(resolved: Resolved, exported: Exported) -> str:
     return "" if way == "fill-mask" and scores_next(resolved) else way
 
 
-def _body(
-    folder: RunFolder, resolved: Resolved, exported: Exported, step: int, called: str
-) -> Iterator[str]:
+def _body(folder: RunFolder, resolved: Resolved, exported: Exported, step: int) -> Iterator[str]:
     encoder, last = resolved.encoder, resolved.stages[-1]
     count = sum(weight.numel for weight in model_weights(resolved) if "heads." not in weight.name)
     way = _pipeline(resolved, exported)
@@ -141,9 +136,9 @@ def _body(
     yield from ("", "## Use", "")
     if is_file(exported.folder / MODULES):
         yield "    from sentence_transformers import SentenceTransformer"
-        yield f'    SentenceTransformer({called}).encode(["a text"])'
+        yield '    SentenceTransformer("FOLDER").encode(["a text"])'
     elif exported.layout != ADAPTER:
-        called += ", trust_remote_code=True" if exported.layout == CODE else ""
+        called = '"FOLDER"' + ", trust_remote_code=True" * (exported.layout == CODE)
         name = exported.architecture
         yield f"    from transformers import AutoTokenizer, {name}"
         yield f"    model = {name}.from_pretrained({called})"

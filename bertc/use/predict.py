@@ -24,7 +24,7 @@ from bertc.tasks.examples.encode import encode
 from bertc.tasks.examples.task import TaskSet
 from bertc.tasks.examples.task_rows import notes_on_cuts
 from bertc.tasks.layouts import example
-from bertc.tasks.layouts.parts import Own, examples_of
+from bertc.tasks.layouts.parts import OwnTable, examples_of
 from bertc.tasks.layouts.table import DataPart, is_table, names_of_columns, table
 from bertc.tasks.metrics.calibration import NO_FIT, HeadFit
 from bertc.text.cache.store import Progress, Silent
@@ -42,7 +42,7 @@ Cells = dict[str, Any]
 
 def columns_of(task: AnyTask, path: Path) -> Iterator[Cells] | None:
     """The columns of each row by name; None of files in official layouts."""
-    return _columns(task, path) if isinstance(task, Own) and is_table(path) else None
+    return _columns(task, path) if isinstance(task, OwnTable) and is_table(path) else None
 
 
 def _columns(task: AnyTask, path: Path) -> Iterator[Cells]:

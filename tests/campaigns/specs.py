@@ -29,7 +29,7 @@ import bertc
 from bertc import lab_api
 from bertc.base.diagnostics import BertcError, codes, render
 from bertc.base.storage.paths import shipped_specs
-from bertc.ir.base import call_text
+from bertc.ir.fixes import call_text
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings
 from bertc.lang.read import shapes
 from tests.campaigns.options import read_options

@@ -17,6 +17,7 @@ from bertc.lab.drawing.columns import picture_of
 from bertc.lab.drawing.pictures import dot, svg
 from tests.hub.programs import bert_folder
 from tests.kinds import NETWORKS, OBJECTIVES
+from tests.net.programs import FARM
 
 TOY = "layers=2 hidden=32 heads=2 vocab=500 seq=32 batch=4"
 UNIONS = ("attention", "positions", "share", "norm", "ffn", "table", "generator")
@@ -37,7 +38,8 @@ def assert_drawn(program: Resolved) -> None:
 
 
 @pytest.mark.parametrize("spec", [*shipped_specs(), *(f"{TOY} {kind}" for kind in KINDS)])
-def test_every_shipped_spec_and_kind_is_drawn(spec: str) -> None:
+def test_every_shipped_spec_and_kind_is_drawn(spec: str, monkeypatch) -> None:
+    monkeypatch.chdir(FARM)
     for program in points(spec):
         assert_drawn(program)
 

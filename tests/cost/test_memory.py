@@ -127,7 +127,7 @@ KEPT = {
     "0": [
         "", "norm=pre", "share=all E=16", "activation=relu segments=0", "ffn=[64, 512, 128]",
         "activation=geglu(bias=false) norm=pre(bias=false, embeddings=true, first=false)",
-        "norm=pre(function=tanh)", "residual=elc norm=pre", "residual=dwa",
+        "residual=elc norm=pre", "residual=dwa",
         "residual=unet norm=pre", "objective=mlm+sop",
         "objective=span+sbo format=single-segment", "attention=relative objective=mlm(p=100%)",
         "attention=disentangled(16, 32)",
@@ -140,7 +140,7 @@ KEPT = {
     ],
     "0.1": [
         "", "activation=swiglu norm=sandwich(function=rms) head=linear(tied=false)",
-        "norm=post(function=tanh)", "residual=dwa norm=pre", "attention=disentangled(16, 32)",
+        "residual=dwa norm=pre", "attention=disentangled(16, 32)",
         "attention=full(gate=sigmoid) norm=pre(inner=true, after_attention=true)",
         "positions=bucketed(64)", "activation=swiglu adapt=lora(8, on=ffn, dropout=0.1)",
         "objective=plm+sop norm=pre E=16",

@@ -16,7 +16,8 @@ import pytest
 from bertc import lang
 from bertc.base.diagnostics import Diagnostic, Diagnostics, Fix, Source, Span, codes
 from bertc.check import passes
-from bertc.ir.base import Node, call_text
+from bertc.ir.base import Node
+from bertc.ir.fixes import call_text
 from bertc.ir.program.settings import Settings
 from bertc.ir.written import Program
 from bertc.lang import helps

@@ -12,7 +12,7 @@ from bertc import lang
 from bertc.base.diagnostics import Diagnostics, MissingInputError, codes, render
 from bertc.base.storage.paths import shipped_specs
 from bertc.check import passes
-from bertc.ir.base import call_text
+from bertc.ir.fixes import call_text
 from bertc.ir.program.settings import Settings
 from bertc.lang.read.shapes import arguments, kinds_in, required, setting_shape
 

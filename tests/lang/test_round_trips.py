@@ -198,7 +198,7 @@ HOLE = "\0"
 FILLED = ("1", "30k", "5%", "", "mlm", "'x'", "a, b", "none", "trim", "adamw", "cosine", "flops")
 _PIECES = (r"[^\s=,;:`()\[\]{}\"']", r"\([^()]*\)", r"\[[^]]*\]", "{[^}]*}", '"[^"]*"', "'[^']*'")
 NAMED = re.compile(rf"(?<![\w.\-,&?/])([A-Za-z_]+)=((?:{'|'.join(_PIECES)})+)")
-ELSEWHERE = ("use/source", "lab/drawing", "lab/report", "cli/preparing.py")
+ELSEWHERE = ("use/source", "lab/drawing", "lab/report")
 """Files of texts for programs of others."""
 
 

@@ -292,16 +292,6 @@ def test_an_rms_norm_has_the_gradients_of_its_formula(affine):
         torch.testing.assert_close(grad, weight.grad, atol=1e-5, rtol=1e-5)
 
 
-def test_a_dynamic_tanh_is_its_formula():
-    norm = build(resolve(f"{TOY} norm=pre(function=tanh)")).encoder.norm
-    assert norm.alpha.item() == 0.5
-    x = torch.randn(3, 7, 24)
-    for values in norm.parameters():
-        torch.nn.init.normal_(values)
-    expected = norm.weight * torch.tanh(norm.alpha * x) + norm.bias
-    torch.testing.assert_close(norm(x), expected)
-
-
 def test_sandwich_norms_read_and_output():
     model, w = drawn("norm=sandwich(function=rms) activation=relu")
     x = torch.randn(2, 5, 24, dtype=torch.float64, generator=torch.Generator().manual_seed(5))

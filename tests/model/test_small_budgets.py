@@ -246,7 +246,7 @@ def test_streams_and_gradients_are_those_of_the_definition(kind, share):
             torch.testing.assert_close(gradient, other, atol=1e-4, rtol=1e-3, msg=name)
 
 
-@pytest.mark.parametrize("kind", sorted(UNIONS["residual"] - {"plain"}) + ["elc(zero=true)"])
+@pytest.mark.parametrize("kind", sorted(UNIONS["residual"] - {"plain", "own"}) + ["elc(zero=true)"])
 def test_rows_are_read_by_themselves_and_products_are_counted(kind):
     resolved = resolve(f"{STREAM} residual={kind} {ROWS}")
     assert_alone(drawn(resolved), 16)

@@ -42,6 +42,10 @@ def with_template(tokenizer, single, pair):
     return from_tokenizer(tokenizer, "test")
 
 
+def bert_vocabulary(tokenizer):
+    return with_template(tokenizer, "[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1")
+
+
 @pytest.fixture
 def tokenizer():
     return word_tokenizer()
@@ -49,7 +53,7 @@ def tokenizer():
 
 @pytest.fixture
 def bert(tokenizer):
-    return with_template(tokenizer, "[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1")
+    return bert_vocabulary(tokenizer)
 
 
 def span_of(rows, number):

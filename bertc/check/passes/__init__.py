@@ -12,6 +12,7 @@ from bertc.check.passes.extends import extends
 from bertc.check.passes.generator import generator, generator_widths
 from bertc.check.passes.inputs import missing_inputs, vocabulary
 from bertc.check.passes.lengths import in_steps
+from bertc.check.passes.own_classes import own_classes
 from bertc.check.passes.recipes import recipes
 from bertc.check.passes.remarks import remarks
 from bertc.check.passes.sharing import sharing
@@ -29,6 +30,7 @@ PASSES = (
     generator_widths,  # derived from the encoder's widths, which have defaults
     dimensions,  # derives the last open settings; checks follow
     limits,
+    own_classes,  # builds classes of the user with these dimensions
     sharing,
     generator,
     teachers,

@@ -58,7 +58,7 @@ def _encoder(stage: CompleteStage, causal: bool, two_streams: bool) -> Encoder:
         **_same(stage, *_OF_ENCODERS),
         vocab_size=table_rows(stage.vocab),
         languages=stage.languages if stage.language_embeddings else (),
-        ffn=feed_forward(stage.activation),
+        ffn=feed_forward(stage.activation, stage.ffn),
         layers=tuple(map(of_layer, heads, widths)),
         attention_owner=owners(stage.share, "attention", layers),
         ffn_owner=owners(stage.share, "ffn", layers),

@@ -71,7 +71,7 @@ _OF_RUNS: tuple[Rule[Complete], ...] = (
          f"head{'s' * (p.heads != 1)} of width {p.head_dim} in each layer",
          label="unwritten heads are derived from hidden",
          help=lambda p: f"hidden={round(p.hidden / HEAD_WIDTH) * HEAD_WIDTH}"),
-    Rule("R121", "vocab",
+    Rule("R117", "vocab",
          lambda p: (isinstance(p.vocab, Trimmed) or isinstance(p.vocab, Extended)
                     and isinstance(p.vocab.words, int))
          and all(stage.origins["data"].kind == "default" for stage in p.stages),

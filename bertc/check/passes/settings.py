@@ -12,6 +12,7 @@ from bertc.ir.methods.ending import by_time
 from bertc.ir.network.attention_node import ContentAttention
 from bertc.ir.network.positions import RotaryPositions
 from bertc.ir.network.sharing import SharedPart, Sharing, owners_of
+from bertc.ir.own import Own
 from bertc.ir.program import Complete, CompleteSettings, CompleteStage
 from bertc.ir.written import DEFAULT_STAGE, Given, Origin, Program, StageGiven
 
@@ -135,12 +136,13 @@ def default_format(objective: tuple[Term, ...], pack: bool) -> Format:
     return Stream() if reads_on(objective) else FullSentences()
 
 
-def layer_values(value: int | tuple[int, ...], layers: int) -> tuple[int, ...]:
+def layer_values(value: int | tuple[int, ...] | Own, layers: int) -> tuple[int, ...]:
     """One number per layer, from one number for all or from a list of any length.
 
-    A list of another length is refused by ``sharing``; until then its last number goes on.
+    A list of another length is refused by ``sharing``; until then its last number goes on. A part
+    of the user's own has no inner width, which is 1 then.
     """
-    listed = (value,) if isinstance(value, int) else value
+    listed = value if isinstance(value, tuple) else (1 if isinstance(value, Own) else value,)
     return (*listed, *listed[-1:] * layers)[:layers]
 
 

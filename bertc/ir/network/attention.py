@@ -1,7 +1,7 @@
 """Attention kinds with their settings, weights and operations; ``model.attention`` builds them."""
 
 import math
-from typing import Annotated, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self, cast
 
 from pydantic import Field
 
@@ -9,6 +9,7 @@ from bertc.ir import operation as op
 from bertc.ir.base import BY_KIND, ONES, ZEROS, Axis, Dim, Drawn, On, Weight, matrix
 from bertc.ir.network import attention_node
 from bertc.ir.network.positions import Distances, Ranges
+from bertc.ir.own import Own, OwnPlace, sizes_of
 
 _BY_SEGMENT: tuple[Axis, Axis] = ("segments", "heads")
 _OF_DISTANCES: tuple[Axis, Axis] = ("positions", "hidden")
@@ -239,7 +240,31 @@ def _biases(name: str, parts: tuple[str, ...], width: int, init: Drawn) -> tuple
     )
 
 
+class OwnAttention(Own, attention_node.AttentionNode):
+    """A module of the user's own, from states (b, s, h) and a mask to what is added to them.
+
+    ``full_every``: layers whose number it divides have full attention; 0: none.
+    """
+
+    full_every: Annotated[int, Field(ge=0, le=1000)] = 0
+    place: ClassVar[OwnPlace] = "attention"
+
+    def at(self, layer: int) -> Self:
+        """Full attention, or this part."""
+        full = self.full_every and layer % self.full_every == 0
+        return cast(Self, FullAttention()) if full else super().at(layer)
+
+    def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
+        return tuple(self.own_weights(f"{name}.own", sizes_of(widths), "attention"))
+
+    def operations(self, widths: op.Widths, call: op.Call, rate: float) -> op.Operations:
+        """Count all states, of which only the queries are read."""
+        selected = (op.Copy(call.states * widths.hidden),) if call.selects else ()
+        return *self.own_operations(sizes_of(widths), call.rows, call.tokens), *selected
+
+
 Attention = Annotated[
-    FullAttention | LocalAttention | RelativeAttention | DisentangledAttention, BY_KIND
+    FullAttention | LocalAttention | RelativeAttention | DisentangledAttention | OwnAttention,
+    BY_KIND,
 ]
 """The closed union of attention kinds."""

@@ -20,6 +20,7 @@ from bertc.ir.network.positions import LearnedPositions, Positions
 from bertc.ir.network.residual import PLAIN_STREAM, Residual
 from bertc.ir.network.sharing import OUTPUTS, SharedPart, scale_by_depth, scheme_of
 from bertc.ir.network.table import table_weight
+from bertc.ir.own import Own
 
 DECODER = "decoder_positions"
 """The name of the table that the queries of the mask decoder add."""
@@ -28,10 +29,9 @@ DECODER = "decoder_positions"
 class Encoder(BodyNode):
     """Token ids (batch, seq) to hidden states (batch, seq, hidden).
 
-    ``languages`` have embeddings in a table of their own (XLM). ``attention_owner[l]`` and
-    ``ffn_owner[l]`` name the layer whose weights layer l uses. ``causal``: a token attends to
-    itself and earlier ones. ``two_streams``: there is an embedding for the query stream (XLNet
-    2.3).
+    ``languages`` have embeddings (XLM). ``attention_owner[l]`` and ``ffn_owner[l]`` name the layer
+    whose weights layer l uses. ``causal``: a token attends to itself and earlier ones.
+    ``two_streams``: there is an embedding for the query stream (XLNet 2.3).
     """
 
     positions: Positions
@@ -92,8 +92,9 @@ class Encoder(BodyNode):
             attention=self.attention.at(number),
             widths=op.Widths(self.hidden, widths.heads, widths.head_dim, widths.ffn),
             attention_norm=None if not number and self.norm.skips_first else self.norm.of_layers,
-            ffn=self.ffn, norm=self.norm, positions=self.positions, rates=self.dropout,
-            adapter=self.adapt, residual=self.residual,
+            ffn=self.ffn.at(number) if isinstance(self.ffn, Own) else self.ffn,
+            norm=self.norm, positions=self.positions,
+            rates=self.dropout, adapter=self.adapt, residual=self.residual,
         )  # fmt: skip
 
     def attention_of(self, layer: int) -> Attended | None:
@@ -114,7 +115,7 @@ class Encoder(BodyNode):
             "hidden": self.hidden,
             "heads": one_or_all(self.layers, "heads"),
             "head_dim": self.layers[0].head_dim,
-            "ffn": one_or_all(self.layers, "ffn"),
+            "ffn": self.ffn if isinstance(self.ffn, Own) else one_or_all(self.layers, "ffn"),
             "embedding": self.embedding,
             "table": self.table,
             "share": scheme_of(self.attention_owner, self.ffn_owner),

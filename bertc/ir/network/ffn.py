@@ -1,9 +1,10 @@
 """Feed-forward kinds with their settings, weights and operations; ``model.ffn`` builds them."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from bertc.ir import operation as op
 from bertc.ir.base import BY_KIND, Dim, Drawn, Node, Weight, affine, matrix
+from bertc.ir.own import Own, OwnPlace, sizes_of
 
 Activation = Literal["gelu", "gelu-tanh", "relu", "silu", "tanh"]
 """``gelu`` is the erf form (PyTorch ports); ``gelu-tanh`` the approximation of the TF releases."""
@@ -90,12 +91,33 @@ class Glu(Node):
         )
 
 
-Ffn = Annotated[Mlp | Glu, BY_KIND]
+class OwnFfn(Own):
+    """A module of the user's own, from states (b, s, h) to what is added to them."""
+
+    head_activation: Activation = "gelu"
+    looked_up = (*Own.looked_up, "head_activation")
+    place: ClassVar[OwnPlace] = "ffn"
+
+    def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
+        return tuple(self.own_weights(f"{name}.own", sizes_of(widths), "ffn"))
+
+    def operations(self, widths: op.Widths, call: op.Call, rate: float) -> op.Operations:
+        return self.own_operations(sizes_of(widths), call.rows, call.queries)
+
+    @property
+    def setting(self) -> Activation:
+        return self.head_activation
+
+
+Ffn = Annotated[Mlp | Glu | OwnFfn, BY_KIND]
 """The closed union of feed-forward kinds."""
 
 
-def feed_forward(setting: Activation | Glu) -> Mlp | Glu:
-    """The feed-forward node for a value of the setting ``activation``."""
+def feed_forward(setting: Activation | Glu, ffn: object = None) -> Mlp | Glu | OwnFfn:
+    """The feed-forward node for values of the settings ``activation`` and ``ffn``."""
+    if isinstance(ffn, OwnFfn):
+        head = setting.head_activation if isinstance(setting, Glu) else setting
+        return ffn.model_copy(update={"head_activation": head})
     return setting if isinstance(setting, Glu) else Mlp(activation=setting)
 
 

@@ -13,7 +13,7 @@ from bertc.ir.network.attention_node import GatedAttention
 from bertc.ir.network.ffn import Ffn
 from bertc.ir.network.norm import Norm, NormFunction
 from bertc.ir.network.positions import Positions
-from bertc.ir.network.residual import Residual
+from bertc.ir.network.residual import OwnResidual, Residual
 from bertc.ir.network.sharing import OUTPUTS, SharedPart
 
 
@@ -46,7 +46,7 @@ class Dropout(Node):
 
 @dataclass(frozen=True)
 class EncoderLayer:
-    """A layer; those of one encoder differ in attention, widths and the norm of attention.
+    """A layer; those of one encoder differ in both parts, widths and the norm of attention.
 
     ``attention_norm``: of what attention reads, or of its sum; a first layer may have none.
     """
@@ -54,7 +54,7 @@ class EncoderLayer:
     attention: Attention
     widths: op.Widths
     attention_norm: NormFunction | None
-    ffn: Ffn = field(compare=False)
+    ffn: Ffn
     norm: Norm = field(compare=False)
     positions: Positions = field(compare=False)
     rates: Dropout = field(compare=False)
@@ -74,6 +74,7 @@ class EncoderLayer:
             *(within.weights(f"{name}.inner_norm", *read) if within else ()),
             *(norm.weights(f"{name}.norm", *width) if norm else ()),
             *(after.weights(f"{name}.output_norm", *width) if after else ()),
+            *self.residual.part_weights(name, self.widths),
         )
 
     def operations(self, call: op.Call) -> dict[SharedPart, op.Operations]:
@@ -90,6 +91,10 @@ class EncoderLayer:
         *maps, output = self.ffn.operations(self.widths, call, rates.ffn)
         ffn = adapted((*maps, *self._within("ffn", call), output))
         function = self.norm.of_layers
+        added = self.residual.joined(self.widths, call)
+        if not self.norm.residual_free and isinstance(self.residual, OwnResidual):
+            joined = (*added, function.operation(call.states, hidden))
+            return {"attention": (*attention, *joined), "ffn": (*ffn, *joined)}
         if not self.norm.residual_free:
             norm = function.operation(call.states, hidden, residual=True, dropout=rates.hidden > 0)
             return {"attention": (*attention, norm), "ffn": (*ffn, norm)}
@@ -97,7 +102,6 @@ class EncoderLayer:
         keys = function.operation(call.context, hidden, keeps_input=call.queries < call.keys)
         before = function.operation(call.states, hidden)
         dropped = (op.Dropout(call.states, hidden),) if rates.hidden else ()
-        added = (op.Pointwise("add", call.states * hidden),)
         norms = {
             part: (norm.operation(call.states, hidden),) if norm else ()
             for part in OUTPUTS

@@ -8,8 +8,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import BY_KIND, ONES, ZEROS, Axis, Constant, Node, Off, On, Part, Weight, once
+from bertc.ir.base import BY_KIND, ONES, ZEROS, Axis, Node, Off, On, Part, Weight, once
 from bertc.ir.network.sharing import SharedPart
+from bertc.ir.own import Own, OwnPlace
 
 Epsilon = Annotated[float, Field(gt=0, le=1)]
 
@@ -47,35 +48,39 @@ class RmsNorm(_Function):
     bias: On = False
 
 
-class DynamicTanh(_Function):
-    """tanh(alpha x), with one learned alpha: in place of a norm, without statistics.
+class OwnNorm(Own):
+    """A module of the user's own, from vectors to vectors; ``hidden`` is their width."""
 
-    Zhu et al. 2025, section 4; alpha begins at 0.5.
-    """
-
-    kind: Literal["tanh"] = "tanh"
+    place: ClassVar[OwnPlace] = "norm"
+    affine: bool = True
+    looked_up = (*Own.looked_up, "affine")
 
     def weights(self, name: str, axis: Axis, width: int, part: Part = "norm") -> tuple[Weight, ...]:
-        begin = Constant(value=0.5)
-        alpha = Weight(f"{name}.alpha", (1,), ("outputs",), begin, part, "norm")
-        return (alpha, *super().weights(name, axis, width, part))
+        return tuple(self.own_weights(f"{name}.own", {"hidden": width}, part))
 
-    def operation(self, rows: int, width: int, **how: bool) -> op.Norm:
-        return super().operation(rows, width, squashes=True, **how)
+    def operation(self, rows: int, width: int, **how: bool) -> op.Recorded:
+        """Its operations on states, and those before it that other norms have within them."""
+        added = (op.Pointwise("add", rows * width),) if how.get("residual") else ()
+        dropped = (op.Dropout(rows, width),) if how.get("dropout") else ()
+        return op.Recorded((*dropped, *added, *self.own_operations({"hidden": width}, rows, 1)))
 
 
-NormFunction = LayerNorm | RmsNorm | DynamicTanh
+NormFunction = LayerNorm | RmsNorm | OwnNorm
 """The closed union of norm functions; ``model.norm`` builds them."""
+
+
+def _is_layer(function: object) -> bool:
+    return function == "layer"
 
 
 class _Placement(Node):
     """The places of norms and their function.
 
-    ``layer``, with or without ``bias``, ``rms``, or ``tanh``: no norm but tanh(alpha x).
+    ``layer``, with or without ``bias``, ``rms``, or ``own("mine.py:Norm")``.
     """
 
     eps: Epsilon
-    function: Annotated[Literal["layer", "rms", "tanh"], Field(exclude_if="layer".__eq__)] = "layer"
+    function: Annotated[Literal["layer", "rms"] | OwnNorm, Field(exclude_if=_is_layer)] = "layer"
     bias: On = True
     positional = ("eps",)
 
@@ -113,8 +118,8 @@ class _Placement(Node):
     def _norm(self, affine: bool) -> NormFunction:
         if self.function == "rms":
             return RmsNorm(eps=self.eps, affine=affine)
-        if self.function == "tanh":
-            return DynamicTanh(affine=affine, bias=self.bias)
+        if isinstance(self.function, OwnNorm):
+            return self.function
         return LayerNorm(eps=self.eps, affine=affine, bias=self.bias)
 
 

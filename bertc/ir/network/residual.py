@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, Literal
 from bertc.ir import operation as op
 from bertc.ir.base import BY_KIND, Constant, Node, Off, Weight
 from bertc.ir.network.sharing import OUTPUTS, SharedPart
+from bertc.ir.own import Own, OwnPlace, sizes_of
 
 
 class _Residual(Node):
@@ -35,6 +36,14 @@ class _Residual(Node):
     def reads_both(self) -> bool:
         """True if without that sum the feed-forward part still reads it."""
         return False
+
+    def part_weights(self, name: str, widths: op.Widths) -> tuple[Weight, ...]:
+        """Weights that join the output of a part to what it read: none."""
+        return ()
+
+    def joined(self, widths: op.Widths, call: op.Call) -> op.Operations:
+        """The operations that do so."""
+        return (op.Pointwise("add", call.states * widths.hidden),)
 
     def begins(self) -> Constant:
         """The first values of numbers."""
@@ -166,7 +175,20 @@ class ValueResidual(_Residual):
         return (op.Mixture(1, 2 * call.context, widths.inner),) if mixes else ()
 
 
-Residual = Annotated[PlainResidual | Elc | Dwa | UNet | ValueResidual, BY_KIND]
+class OwnResidual(_Residual, Own):
+    """A module of the user's own, from what a part read and what it made to the new states."""
+
+    place: ClassVar[OwnPlace] = "residual"
+    keeps_outputs = False
+
+    def part_weights(self, name: str, widths: op.Widths) -> tuple[Weight, ...]:
+        return tuple(self.own_weights(f"{name}.own_join", sizes_of(widths), "norm"))
+
+    def joined(self, widths: op.Widths, call: op.Call) -> op.Operations:
+        return self.own_operations(sizes_of(widths), call.rows, call.queries)
+
+
+Residual = Annotated[PlainResidual | Elc | Dwa | UNet | ValueResidual | OwnResidual, BY_KIND]
 """The closed union of residual streams."""
 PLAIN_STREAM = PlainResidual()
 

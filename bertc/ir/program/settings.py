@@ -25,7 +25,7 @@ from bertc.ir.methods.pruning import NOTHING, Pruning
 from bertc.ir.network.attention import Attention, FullAttention
 from bertc.ir.network.body import BodyKind
 from bertc.ir.network.body_node import Transformer
-from bertc.ir.network.ffn import Activation, Glu
+from bertc.ir.network.ffn import Activation, Glu, OwnFfn
 from bertc.ir.network.generator import Generator, NoGenerator
 from bertc.ir.network.head import Head, PoolerKind
 from bertc.ir.network.layer import Dropout
@@ -86,8 +86,8 @@ class NetworkSettings(Node):
         "hidden / 64", "attention heads, one number or one per layer", "A"
     )
     head_dim: Width = derived("hidden / heads of the first layer", "width of one head")
-    ffn: Width | Annotated[tuple[Width, ...], Field(min_length=1)] = derived(
-        "4 x hidden", "inner width of the feed-forward part, one number or one per layer", "F"
+    ffn: Width | Annotated[tuple[Width, ...], Field(min_length=1)] | OwnFfn = derived(
+        "4 x hidden", "inner width of the feed-forward part, one or one per layer; or own(...)", "F"
     )
     embedding: Width = derived("hidden", "width of the embedding tables", "E")
     table: TokenTable = default(

@@ -178,9 +178,8 @@ class Converter:
                 gathered += [(name, BAD)] if name not in known else []
             else:
                 by_name[name] = argument
-                part = self.convert(
-                    argument.value, known.get(name, shapes.TextShape()), (*place, name)
-                )
+                shape = known[name] if name in known else shapes.other_shape(node)
+                part = self.convert(argument.value, shape, (*place, name))
                 if name in known:
                     fields[name] = part
                 else:

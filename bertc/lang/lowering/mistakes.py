@@ -3,7 +3,8 @@
 import os
 
 from bertc.base.diagnostics import Diagnostics, Fix, Note, listed, nearest
-from bertc.ir.base import Node, call_text
+from bertc.ir.base import Node
+from bertc.ir.fixes import call_text
 from bertc.ir.learning.custom_task import TASKS
 from bertc.lang.lowering.scalars import Slot, describe_value
 from bertc.lang.lowering.unknown import removal, rest_of_line

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bertc.base.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
-from bertc.ir.base import call_text
+from bertc.ir.fixes import call_text
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.ir.written import Program
 from bertc.lang.read.shapes import Shape, arguments, kinds_in, setting_shape

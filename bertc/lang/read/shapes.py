@@ -137,6 +137,15 @@ def arguments(node: type[Node]) -> dict[str, Shape]:
     }
 
 
+@cache
+def other_shape(node: type[Node]) -> Shape:
+    """The shape of arguments with other names, of a node that gathers them."""
+    ((_, value),) = (
+        get_args(pair) for pair in get_args(node.model_fields[node.others].annotation)[:1]
+    )
+    return _shape(value, ())
+
+
 def bounds_of(shape: Shape) -> Limits:
     """The limits of a number of this shape, or of each in a list."""
     match shape:

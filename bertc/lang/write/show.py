@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bertc.ir.base import Node, call_text
+from bertc.ir.base import Node
+from bertc.ir.fixes import call_text
 from bertc.ir.learning import Hours
 from bertc.ir.program import Given, Program, Settings
 from bertc.lang.read import shapes
@@ -121,7 +122,8 @@ def _node(node: Node, full: bool) -> str:
             bare = name in needed and cls.positional[: len(needed)] == tuple(needed)
             texts.append(text if bare else f"{name}={text}")
     if cls.others:
-        texts += [f"{name}={quote(text)}" for name, text in getattr(node, cls.others)]
+        others = getattr(node, cls.others)
+        texts += [f"{name}={_shapeless(value, full)}" for name, value in others]
     return call_text(kind, *texts)
 
 

@@ -20,9 +20,10 @@ from bertc.model.attention import masks
 from bertc.model.attention.attend import attend, can_varlen, join_heads, rows_at_once, split_heads
 from bertc.model.attention.relative import RelativeAttention
 from bertc.model.body import Projected
-from bertc.model.inputs import EncoderInputs
+from bertc.model.inputs import EncoderInputs, gather_positions
 from bertc.model.layer import AttentionPart, ProjectedAttention
 from bertc.model.native import dropout
+from bertc.model.own import call_own, construct_from
 from bertc.model.positions import Distances, Rotation, related_by
 from bertc.model.weights import Linear, Table, fused_linear
 
@@ -233,6 +234,45 @@ def _rows_of(kind: nodes.DisentangledAttention, inputs: EncoderInputs) -> Int[Te
     return rows[far_bqk.clamp(-farthest, farthest) + farthest][:, None]
 
 
+class OwnContext(NamedTuple):
+    """The mask of all tokens, and the positions of the queries if they are a subset."""
+
+    mask: Bool[Tensor, "#b 1 #s s"] | None
+    queries: Int[Tensor, "b q"] | None = None
+
+    def select_queries(self, inputs: EncoderInputs, at_bq: Int[Tensor, "b q"]) -> "OwnContext":
+        """The context of the queries at some positions."""
+        return self._replace(queries=at_bq)
+
+
+class OwnAttention(AttentionPart[nodes.OwnAttention, OwnContext]):
+    """A module of the user's own, which reads all states of a row and a mask."""
+
+    def __init__(
+        self, table: Table, name: str, node: Encoder, layer: int, kind: nodes.OwnAttention
+    ) -> None:
+        super().__init__(table, name, node, layer)
+        self.own = construct_from(table, f"{name}.own", kind)
+
+    def prepare(
+        self,
+        kind: nodes.OwnAttention,
+        inputs: EncoderInputs,
+        x_bqh: Float[Tensor, "b q h"],
+        shared: Mapping[str, Tensor],
+    ) -> OwnContext:
+        return OwnContext(masks.mask_of(inputs).allowed)
+
+    def forward(
+        self,
+        x_bqh: Float[Tensor, "b q h"],
+        k_bkh: Float[Tensor, "b k h"] | None,
+        context: OwnContext,
+    ) -> Float[Tensor, "b q h"]:
+        y_bsh = call_own(self.own, x_bqh if k_bkh is None else k_bkh, context.mask)
+        return y_bsh if context.queries is None else gather_positions(y_bsh, context.queries)
+
+
 def build_attention(table: Table, name: str, node: Encoder, layer: int) -> AttentionPart[Any, Any]:
     """Build the attention of one layer by its kind."""
     kind = node.attention.at(layer)
@@ -243,3 +283,5 @@ def build_attention(table: Table, name: str, node: Encoder, layer: int) -> Atten
             return RelativeAttention(table, name, node, layer, kind)
         case nodes.DisentangledAttention():
             return DisentangledAttention(table, name, node, layer)
+        case nodes.OwnAttention():
+            return OwnAttention(table, name, node, layer, kind)

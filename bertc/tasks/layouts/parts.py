@@ -18,10 +18,10 @@ from bertc.tasks.layouts.related import read_ranked, read_texts, related
 from bertc.tasks.layouts.table import DataPart, DataParts, ExampleSource, source_name
 from bertc.text.sources import cells as read
 
-Own = Classify | Regress | Choose | Tag | Read | Embed | Rerank
+OwnTable = Classify | Regress | Choose | Tag | Read | Embed | Rerank
 
 
-def own_parts(task: Own) -> DataParts:
+def own_parts(task: OwnTable) -> DataParts:
     """The parts that the task names; that of ``sts`` is called ``dev-sts``, of a search as well."""
     parts = {
         part: DataPart(rows if isinstance(rows, Hf) else user_path(rows))
@@ -250,7 +250,7 @@ def part_named(task: AnyTask, name: str, help: str = "") -> DataPart:
     if name in parts:
         return parts[name]
     known = f"; there are {listed(parts)}" if parts else ""
-    if isinstance(task, Own):
+    if isinstance(task, OwnTable):
         where, remedy = "", help or f"none is named: {task.kind}({name}=...)"
     else:
         where, remedy = f" in {task.data}", f"its files are called as in {OFFICIAL[task.kind]}"

@@ -10,6 +10,7 @@ from torch import nn
 from bertc.ir.base import Weight
 from bertc.ir.program import MAIN
 from bertc.model import Embedding, Linear, Norm
+from bertc.model.own import written_as
 from bertc.use.source.body import ForwardBody
 from bertc.use.source.expressions import Constants, call_expression, code_lines, method
 from bertc.use.source.loops import range_expression
@@ -33,6 +34,7 @@ class Classes:
     made: dict[nn.Module, str] = field(default_factory=dict)  # how a module is made
     containers: dict[str, str] = field(default_factory=dict)
     bases: Mapping[str, str] = field(default_factory=dict)  # base classes by path, of some
+    reserved: frozenset[str] = frozenset()  # names of what the user wrote
 
     @property
     def text(self) -> str:
@@ -78,7 +80,12 @@ class Classes:
     def add_part(self, module: nn.Module, path: str) -> None:
         """Write the class of a part, if it is none of torch's."""
         called, holds = path in self.scopes, any(True for _ in module.parameters(recurse=False))
-        if not called and (type(module) in TORCH_MODULES or isinstance(module, Embedding)):
+        if written := written_as(module):
+            part, passed = written
+            sizes = {n: self.constants.sizes.get((n, x), repr(x)) for n, x in passed.items()}
+            arguments = {n: sizes[n] if n in part.asks else repr(x) for n, x in passed.items()}
+            self.made[module] = call_expression(part.code.rpartition(":")[2], [], arguments)
+        elif not called and (type(module) in TORCH_MODULES or isinstance(module, Embedding)):
             self.made[module] = self._leaf(module, path)
         elif type(module) is nn.Module and holds:
             self.made[module] = self._bare(module, path)
@@ -128,7 +135,7 @@ class Classes:
         if network not in (MAIN, "heads", "") and name in self.written:
             name = f"{network.title()}{name}"
         names = (name, *(f"{name}{number}" for number in range(2, len(self.written) + 2)))
-        name = next(free for free in names if free not in self.written)
+        name = next(free for free in names if free not in {*self.written, *self.reserved})
         self.written[name] = text
         return name
 

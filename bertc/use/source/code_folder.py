@@ -32,7 +32,7 @@ from bertc.use.source import checking
 from bertc.use.source.body import ATTENTION_CALL, ForwardBody
 from bertc.use.source.classes import PARAMETERS, Classes, scopes_in, with_defaults
 from bertc.use.source.expressions import code_lines, constants_of, declare_constants, method
-from bertc.use.source.file import docstring, forms, functions_of
+from bertc.use.source.file import docstring, forms, functions_of, own_source
 from bertc.use.source.outputs import encoder_outputs, language_scores, record
 from bertc.use.source.recording import CallScope, Recorder
 
@@ -175,7 +175,9 @@ def modeling_source(resolved: Resolved, name: str, cls: ClsPlace) -> str:
     scope, model = record(resolved, partial(_states, cls))
     constants = replace(constants_of(resolved), hub=True)
     weights = {weight.name: weight for weight in model_weights(resolved)}
-    classes = Classes(scopes_in(scope), weights, constants, bases=_bases(scope))
+    imports, parts, reserved = own_source(model)
+    scopes, bases = scopes_in(scope), _bases(scope)
+    classes = Classes(scopes, weights, constants, bases=bases, reserved=reserved)
     classes.add_part(model.encoder, MAIN)
     reading = ForwardBody(scope, classes.containers, constants)
     statements = reading.statements()
@@ -198,8 +200,9 @@ def modeling_source(resolved: Resolved, name: str, cls: ClsPlace) -> str:
     pieces = {"flash": forms()["flash"] * plain, "padding": forms()["padding"] * body.causal}
     attends = Template(forms()["layers"]).substitute(pieces)
     functions = functions_of(scope)
-    written = f"{functions}{attends}\n\n{classes.text}\n\n{text}"
-    maths = "import math\n\n" * ("math." in functions)
+    written = f"{functions}{attends}{parts}\n\n{classes.text}\n\n{text}"
+    modules = ["import math"] * ("math." in functions) + imports
+    maths = "".join(f"{line}\n" for line in modules) + "\n" * bool(modules)
     heading = [docstring(resolved, ""), "", f"{maths}{forms()['imports']}{forms()['hub_imports']}"]
     return "\n".join([*heading, *declare_constants(constants, written), "", written])
 

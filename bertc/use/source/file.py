@@ -11,10 +11,14 @@ from functools import cache
 from pathlib import Path
 from typing import assert_never
 
+from torch import nn
+
 from bertc.base.storage.plain_file import read_text
 from bertc.cost import estimate, units
+from bertc.ir import base
 from bertc.ir.base import Constant, FanIn, Glorot, Node, Normal, TruncatedNormal, Uniform, Weight
 from bertc.ir.program import Resolved, model_weights
+from bertc.model.own import written_as
 from bertc.use.source.classes import Classes, scopes_in
 from bertc.use.source.expressions import code, constants_of, declare_constants
 from bertc.use.source.outputs import program_outputs, record
@@ -30,10 +34,11 @@ def forms() -> dict[str, str]:
 def initial_function(weights: Iterable[Weight]) -> str:
     """A function that sets first weights: exceptions by name, then matrices, then vectors."""
     weights = tuple(weights)
-    several = Counter(end for end, _ in {(_end(weight.name), _call(weight)) for weight in weights})
+    drawn = [weight for weight in weights if not isinstance(weight.init, base.Constructed)]
+    several = Counter(end for end, _ in {(_end(weight.name), _call(weight)) for weight in drawn})
     calls = {
         (len(w.shape) > 1, _end(w.name) if several[_end(w.name)] == 1 else w.name): _call(w)
-        for w in weights
+        for w in drawn
     }
     exceptions, usual = dict[str, str](), dict[str, str]()
     for matrix, test in ((True, "elif weight.ndim > 1:"), (False, "else:")):
@@ -45,7 +50,8 @@ def initial_function(weights: Iterable[Weight]) -> str:
             exceptions.setdefault(f'elif name.endswith("{_shortest(end, others)}"):', call)
     lines = [f"{test}\n    nn.init.{call}" for test, call in (exceptions | usual).items()]
     text = textwrap.indent("\n".join(lines).removeprefix("el"), " " * 8)
-    return f"{forms()['first_values']}{text}\n"
+    passed = forms()["own_values"] if len(drawn) < len(weights) else ""
+    return f"{forms()['first_values']}{passed}{text}\n"
 
 
 def _end(name: str) -> str:
@@ -63,6 +69,8 @@ def _shortest(end: str, names: set[str]) -> str:
 def _call(weight: Weight) -> str:
     """The function of ``torch.nn.init`` that draws a tensor's first values."""
     match weight.init:
+        case base.Constructed():
+            raise AssertionError("its class sets it")
         case TruncatedNormal(std=std, cut=cut):
             return f"trunc_normal_(weight, std={std:g}, a={-cut * std:g}, b={cut * std:g})"
         case Normal(std=std):
@@ -95,13 +103,15 @@ def emit_source(resolved: Resolved, settings: str = "") -> str:
     """The program as one file of PyTorch that depends on nothing else, with ``settings`` above."""
     scope, model = record(resolved, lambda model, inputs, _: program_outputs(model, inputs))
     weights = {weight.name: weight for weight in model_weights(resolved)}
-    classes = Classes(scopes_in(scope), weights, constants_of(resolved), OF_PROGRAM)
+    imports, parts, reserved = own_source(model)
+    scopes = scopes_in(scope)
+    classes = Classes(scopes, weights, constants_of(resolved), OF_PROGRAM, reserved=reserved)
     classes.add(model, "")
     first_values = initial_function(weights.values())
-    text = f"{functions_of(scope)}\n{classes.text}\n{first_values}\n"
+    text = f"{functions_of(scope)}{parts}\n{classes.text}\n{first_values}\n"
     text += forms()["loading"] + forms()["main"]
     modules = [f"import {name}" for name in IMPORTABLE if f"{name}." in text]
-    head = [docstring(resolved, settings), "", *modules, "", forms()["imports"]]
+    head = [docstring(resolved, settings), "", *modules, *imports, "", forms()["imports"]]
     return "\n".join([*head, *declare_constants(classes.constants, text), "", text])
 
 
@@ -123,6 +133,34 @@ def docstring(resolved: Resolved, settings: str) -> str:
     part = ["", "Settings, and where they come from:", ""]
     part += [line for block in blocks for line in block.splitlines()]
     return "\n".join([*lines, "", forms()["legend"], *(part if blocks else []), '"""'])
+
+
+def own_source(model: nn.Module) -> tuple[list[str], str, frozenset[str]]:
+    """Imports that classes of the user need, what they need else of their files, and its names."""
+    imports, texts, names = list[str](), list[str](), set[str]()
+    for part, _ in filter(None, map(written_as, model.modules())):
+        needed, statements = {part.code.rpartition(":")[2]}, ast.parse(part.source).body
+        for statement in reversed(statements):  # what is read is above
+            defined = _defined_names(statement)
+            if defined & needed:
+                needed |= {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+                text = ast.get_source_segment(part.source, statement) or ""
+                plain = isinstance(statement, ast.Import | ast.ImportFrom)
+                if text not in imports + texts and text not in forms()["imports"]:
+                    (imports if plain else texts).insert(0, text)
+                names |= set() if plain else defined
+    return imports, "".join(f"\n\n{text}\n" for text in texts), frozenset(names)
+
+
+def _defined_names(statement: ast.stmt) -> set[str]:
+    """Names that a statement of a module binds."""
+    match statement:
+        case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+            return {name}
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            return {(alias.asname or alias.name).split(".")[0] for alias in names}
+    stored = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
+    return {node.id for node in stored if isinstance(node.ctx, ast.Store)}
 
 
 def functions_of(scope: CallScope) -> str:

@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._pytree import tree_leaves
 
 from bertc.model import Embedding, Linear, Norm
+from bertc.model.own import written_as
 from bertc.use.source.sizes import BatchSizes
 
 TORCH_MODULES = (Linear, Embedding, Norm)
@@ -184,6 +185,8 @@ class Recorder(TorchFunctionMode):
 
     def call(self, module: nn.Module, plain: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call a module: as one of torch's, as a class, or unnamed, as a part of its caller."""
+        if not torch._C._is_torch_function_enabled():  # within one that is called as a whole
+            return plain(module, *args, **kwargs)
         outer, segment, path = self.scope, self._segment, self.paths.get(module)
         holds = any(True for _ in module.parameters())
         if path is None:
@@ -193,8 +196,10 @@ class Recorder(TorchFunctionMode):
             self._segment = segment
         elif not within(path, outer.path):  # it is lent: its weights are arguments
             out = plain(module, *args, **kwargs)
-        elif type(module) in TORCH_MODULES and not vars(module).get("base") and holds:
-            # One of torch's; tables are sums with others' where one is added.
+        elif written_as(module) or (
+            type(module) in TORCH_MODULES and not vars(module).get("base") and holds
+        ):
+            # One of torch's, or the user's; tables are sums with others' where one is added.
             with torch._C.DisableTorchFunction():
                 out = self._unseen(plain, module, *args, **kwargs)
             self._record(module, args, kwargs, out)

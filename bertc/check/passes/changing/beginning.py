@@ -6,9 +6,8 @@ from bertc.base.diagnostics import DataError, Diagnostic, Diagnostics, MissingIn
 from bertc.base.storage.paths import is_file, user_path
 from bertc.base.storage.plain_file import no_file
 from bertc.check.passes.settings import Checker, set_values
-from bertc.ir.base import call_text
 from bertc.ir.changing.growth import TEACHER, FromLayers, FromOther, FromVectors, Mean, vector_file
-from bertc.ir.fixes import fix, note
+from bertc.ir.fixes import call_text, fix, note
 from bertc.ir.learning.objective import NoTeacher
 from bertc.ir.network.table import AdaptiveTable
 from bertc.ir.program import Complete, Given

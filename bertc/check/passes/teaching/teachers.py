@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.settings import Checker
 from bertc.check.passes.teaching.taught_layers import fill_layers, layers_fit
-from bertc.ir.base import call_text
+from bertc.ir.fixes import call_text
 from bertc.ir.learning import FromFolder, Objective, Shape, Task, Teacher, Term
 from bertc.ir.learning.answer import Choice, Plain, Score, Several, Span, Vector, alike, label_names
 from bertc.ir.learning.objective import Distillation, NoTeacher

@@ -1,0 +1,135 @@
+"""The pass for parts of the user's own: the file of a class, and the recording of the class."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from bertc.base import own_code
+from bertc.base.diagnostics import BertcError, Diagnostics, UsageError
+from bertc.base.storage.paths import is_file
+from bertc.base.storage.plain_file import read_text
+from bertc.check.passes.settings import Checker, layer_values, reads_on, set_values
+from bertc.ir.fixes import Rule
+from bertc.ir.network.generator import GeneratorNetwork
+from bertc.ir.own import Own
+from bertc.ir.program import Complete, CompleteStage
+from bertc.ir.written import Given, Origin
+
+_SECONDS, _MOST_BYTES = 60, 2**20
+_Sizes = tuple[tuple[str, int], ...]
+
+
+def own_classes(program: Complete, diagnostics: Diagnostics) -> Complete:
+    """Look up what classes of the user have and do, each in a separate process.
+
+    ``ffn=own("mine.py:Experts")`` is E390 without permission to run code, or where it fails.
+    """
+    for name in ("ffn", "attention", "norm", "residual"):
+        setting, origin = getattr(program, name), program.origins[name]
+        part = setting.function if name == "norm" else setting
+        if not isinstance(part, Own) or part.recordings or diagnostics.found:
+            continue
+        try:
+            own_code.require_permission(part.code)
+            part = part.model_copy(update={"source": _source(part, origin)})
+            part = part.model_copy(update=_recorded(part, tuple(_sizes(program, name))))
+        except BertcError as error:
+            diagnostics.error("E390", error.message, origin.span, help=error.help)
+            continue
+        value = setting.model_copy(update={"function": part}) if name == "norm" else part
+        program = set_values(program, {name: Given(value, origin)})
+    for stage in program.stages:
+        Checker(stage, diagnostics).rules(OF_OWN_PARTS)
+    return program
+
+
+def _source(part: Own, origin: Origin) -> str:
+    """The text of the file, which is next to the spec or below it, and the user's."""
+    file, _, name = part.code.rpartition(":")
+    if not name.isidentifier() or not file.endswith(".py"):
+        help = "a Python file, a colon and the name of a class"
+        raise UsageError(f"{part.code!r} names no class of a file", help=help)
+    spec = Path(origin.span.source.name) if origin.span else Path()
+    folder = (spec.parent if is_file(spec) else Path()).resolve()
+    path = (folder / file).resolve()
+    if not path.is_relative_to(folder):
+        raise UsageError(f"{file} is not below {folder}", help="put it next to the spec")
+    text = read_text(path, _MOST_BYTES)
+    if path.stat().st_uid not in (0, os.geteuid()):
+        raise UsageError(f"{file} belongs to another user", help="read it, and make a copy")
+    return text
+
+
+def _sizes(program: Complete, name: str) -> Iterator[_Sizes]:
+    """The sizes of every layer, by name; for norms of every width that there is."""
+    layers = max(stage.layers for stage in program.stages)
+    heads, width = layer_values(program.heads, layers), program.head_dim
+    sizes = [(program.hidden, many, width, layer) for layer, many in enumerate(heads)]
+    if isinstance(network := program.generator, GeneratorNetwork):
+        shape = network.hidden, network.heads, network.hidden // network.heads
+        sizes += [(*shape, layer) for layer in range(network.layers or layers)]
+    if name == "norm":
+        inner = [*layer_values(program.ffn, layers), *(many * width for many in heads)]
+        sizes += [(width, 1, width, 0) for width in sorted({program.embedding, *inner})]
+    for numbers in sizes:
+        yield tuple(zip(("hidden", "heads", "head_dim", "layer"), numbers, strict=True))
+
+
+@lru_cache(64)
+def _recorded(part: Own, sizes: tuple[_Sizes, ...]) -> dict[str, Any]:
+    """Record a class; raises UsageError with the lines of its file that failed."""
+    stated = part.model_dump(include={"code", "arguments", "source"})
+    request = {"own": stated, "place": part.place, "sizes": [*map(dict, dict.fromkeys(sizes))]}
+    result = run_recorder(request)
+    if "refused" in result:
+        help = "\n".join(result.get("lines", ())) or "docs/own.md has what a class has to be"
+        raise UsageError(f"{part.code}: {result['refused']}", help=help)
+    kind: Any = type(part)
+    return {name: getattr(kind(code=part.code, **result), name) for name in result}
+
+
+def run_recorder(request: dict[str, Any]) -> dict[str, Any]:
+    """The answer of ``model.recorder`` in a process that may not take long."""
+    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    command, sent = [sys.executable, "-P", "-m", "bertc.model.recorder"], json.dumps(request)
+    inherited = {**os.environ, "PYTHONPATH": path}
+    try:
+        done = subprocess.run(
+            command, input=sent.encode(), env=inherited, timeout=_SECONDS, capture_output=True
+        )
+        return dict(json.loads(done.stdout))
+    except (subprocess.TimeoutExpired, ValueError):
+        return {"refused": f"it was not built and called within {_SECONDS} s, or ended its process"}
+
+
+def _parts(stage: CompleteStage) -> list[Own]:
+    values = stage.ffn, stage.attention, stage.norm.function, stage.residual
+    return [value for value in values if isinstance(value, Own)]
+
+
+OF_OWN_PARTS: tuple[Rule[CompleteStage], ...] = (
+    Rule("E390", "pack", lambda s: s.pack and not all(part.packs for part in _parts(s)),
+         "a part of your own reads other documents of a row", help="pack=false"),
+    Rule("E390", "objective",
+         lambda s: reads_on(s.objective) and not all(part.causal for part in _parts(s)),
+         "a part of your own reads later tokens", help="objective=mlm"),
+    Rule("E390", "objective",
+         lambda s: isinstance(s.attention, Own)
+         and any(term.objective.order == "permuted" for term in s.objective),
+         "attention of your own has one state for every token", help="objective=mlm"),
+    Rule("E390", "memory", lambda s: isinstance(s.attention, Own) and s.memory,
+         "attention of your own reads no tokens before its row", help="memory=0"),
+    Rule("E390", "head", lambda s: isinstance(s.attention, Own) and s.head.decoder,
+         "a mask decoder has other queries than keys", help="head=transform"),
+    Rule("E390", "norm",
+         lambda s: (isinstance(s.attention, Own) and s.norm.within("attention"))
+         or (isinstance(s.ffn, Own) and s.norm.within("ffn")),
+         "this norm is within a part, and that is your own", help="norm=pre"),
+    Rule("E390", "dropout", lambda s: isinstance(s.ffn, Own) and s.dropout.ffn,
+         "this dropout is within the feed-forward part, and that is your own", help="dropout=0.1"),
+)  # fmt: skip

@@ -1,0 +1,103 @@
+"""Parts of the user's own: a class of a Python file, and the recording of what it has and does.
+
+``model.recorder`` makes the recording once, in a separate process. It is part of the program, so
+that estimates need no torch, and a run folder is whole without the file.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field
+
+from bertc.ir import operation as op
+from bertc.ir.base import Constructed, Node, Part, Role, Weight
+
+OwnPlace = Literal["ffn", "attention", "norm", "residual"]
+Size = Literal["hidden", "heads", "head_dim", "layer"]
+"""Numbers that a class gets if its constructor has arguments with these names."""
+_Scaled = tuple[float, int, int]
+"""``factor x rows^a x tokens^b``, with both powers."""
+
+
+class Work(Node):
+    """A recorded operation; ``does`` is a function, or another operation, with its numbers."""
+
+    does: Literal["product", "attention", "saved"] | op.Function
+    numbers: tuple[_Scaled, ...]
+    maps: bool = False
+
+    def at(self, rows: int, tokens: int) -> op.Operation:
+        """Scale the operation to rows and tokens."""
+        n = [round(factor * rows**a * tokens**b) for factor, a, b in self.numbers]
+        match self.does:
+            case "product":
+                return op.Product(n[0], n[1], n[2], n[3], maps=int(self.maps), keeps_rows=False)
+            case "attention":
+                return op.Attention(n[0], n[1], n[2], n[3], n[4], bool(n[5]), "pairs")
+            case "saved":
+                return op.Recorded((), n[0], n[1])
+            case function:
+                return op.Pointwise(function, n[0])
+
+
+class Recording(Node):
+    """Weights, by name and shape, and operations of a class that is built with these ``sizes``."""
+
+    sizes: tuple[int, ...]
+    weights: tuple[tuple[str, tuple[int, ...]], ...]
+    works: tuple[Work, ...]
+
+
+class Own(Node):
+    """A class of a Python file: ``own("mine.py:Experts", experts=4)``.
+
+    ``arguments`` are those of its constructor as text, ``asks`` the sizes that it has arguments
+    for. ``packs`` and ``causal``: a token reads no other document of its row, and no later token,
+    where the mask says so.
+    """
+
+    kind: Literal["own"] = "own"
+    code: Annotated[str, Field(min_length=3, max_length=500)]
+    arguments: tuple[tuple[str, bool | int | float | str], ...] = ()
+    source: str = ""
+    asks: tuple[Size, ...] = ()
+    packs: bool = True
+    causal: bool = True
+    recordings: tuple[Recording, ...] = ()
+    layer: Annotated[int, Field(exclude_if=(-1).__eq__)] = -1
+    positional = ("code",)
+    others = "arguments"
+    looked_up: ClassVar[tuple[str, ...]] = (
+        "source", "asks", "packs", "causal", "recordings", "layer"
+    )  # fmt: skip
+    place: ClassVar[OwnPlace]
+
+    def at(self, layer: int) -> Self:
+        """The part of one layer; layers differ if the class has an argument for their number."""
+        return self.model_copy(update={"layer": layer}) if "layer" in self.asks else self
+
+    def recorded(self, sizes: Mapping[str, int]) -> Recording:
+        """The recording with these sizes, of which it needs those that it asks for."""
+        numbers = self.chosen(sizes)
+        return next(r for r in self.recordings if r.sizes == tuple(numbers.values()))
+
+    def chosen(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """The sizes that it asks for, by name."""
+        return {name: self.layer if name == "layer" else sizes[name] for name in self.asks}
+
+    def own_weights(self, name: str, sizes: Mapping[str, int], part: Part) -> Iterator[Weight]:
+        """Weights with first values as the constructor sets them."""
+        for own_name, shape in self.recorded(sizes).weights:
+            init = Constructed(part=self, sizes=tuple(self.chosen(sizes).values()), name=own_name)
+            role: Role = "matrix" if len(shape) > 1 else "norm"
+            axes: Any = ("own",) * len(shape)
+            yield Weight(f"{name}.{own_name}", shape, axes, init, part, role)
+
+    def own_operations(self, sizes: Mapping[str, int], rows: int, tokens: int) -> op.Operations:
+        """The operations on states (rows, tokens, hidden)."""
+        return tuple(work.at(rows, tokens) for work in self.recorded(sizes).works)
+
+
+def sizes_of(widths: op.Widths) -> dict[str, int]:
+    """The sizes of a layer by name."""
+    return {"hidden": widths.hidden, "heads": widths.heads, "head_dim": widths.head_dim}

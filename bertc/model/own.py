@@ -1,0 +1,74 @@
+"""Parts of the user's own as modules: their class from its source, and its place in a network."""
+
+import linecache
+import sys
+import types
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from bertc.base.own_code import require_permission
+from bertc.ir.address import key
+from bertc.ir.base import Constructed, Weight
+from bertc.ir.own import Own
+
+
+@lru_cache(32)
+def load_class(source: str, code: str) -> Any:
+    """The class that ``code`` names, of a module made of ``source``."""
+    file, _, name = code.rpartition(":")
+    require_permission(code)
+    module = types.ModuleType(f"own_{key(0, source):x}")
+    # For the lines in tracebacks, for classes that look for their module, and for the compiler.
+    linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
+    sys.modules[module.__name__] = module
+    exec(compile(source, file, "exec"), vars(module))
+    return getattr(module, name)
+
+
+def construct(part: Own, sizes: Mapping[Any, int], seed: int = 0) -> nn.Module:
+    """The user's module with random numbers of ``seed``, which leaves those of the process."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        arguments = {**part.chosen(sizes), **dict(part.arguments)}
+        made: nn.Module = load_class(part.source, part.code)(**arguments)
+    vars(made)["written"] = part, arguments  # for files that have its source
+    return made
+
+
+def construct_from(table: Mapping[str, Weight], name: str, part: Own) -> nn.Module:
+    """The user's module for the weights that a table has below a name, which know its sizes."""
+    init = next((weight.init for n, weight in table.items() if n.startswith(f"{name}.")), None)
+    if not isinstance(init, Constructed):
+        return construct(part, dict(zip(part.asks, part.recordings[0].sizes, strict=True)))
+    return construct(init.part, dict(zip(init.part.asks, init.sizes, strict=True)))
+
+
+def constructed(init: Constructed, seed: int, weight: str) -> Tensor:
+    """The first value of a weight, which depends on the seed and the place of its part."""
+    place = weight.removesuffix(init.name)
+    return _first_values(init.part, init.sizes, key(seed, "init", place))[init.name]
+
+
+@lru_cache(1)
+def _first_values(part: Own, sizes: tuple[int, ...], seed: int) -> dict[str, Tensor]:
+    by_name = dict(zip(part.asks, sizes, strict=True))
+    with torch.device("cpu"):
+        made = construct(part, by_name, seed)
+    return {name: parameter.detach() for name, parameter in made.named_parameters()}
+
+
+def written_as(module: nn.Module) -> tuple[Own, dict[str, Any]] | None:
+    """The part that a module of the user is, and what its constructor got; None of others."""
+    return vars(module).get("written")
+
+
+def call_own(module: nn.Module, x: Tensor, *arguments: Any) -> Tensor:
+    """States (b, s, h) of a user's module, with its weights in the type of ``x``."""
+    weights = {n: w.to(x.dtype) for n, w in module.named_parameters() if w.dtype != x.dtype}
+    made = functional_call(module, weights, (x, *arguments)) if weights else module(x, *arguments)
+    return cast(Tensor, made)

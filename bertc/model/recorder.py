@@ -1,0 +1,215 @@
+"""The recording of the user's class: its weights and operations, or what is wrong with it.
+
+``python -m bertc.model.recorder`` reads a request from standard input. It runs in a process of its
+own, since the class may do anything.
+"""
+
+import inspect
+import json
+import math
+import sys
+import traceback
+from contextlib import redirect_stdout
+from typing import Any, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils.flop_counter import flop_registry
+
+from bertc.base import own_code
+from bertc.ir.own import Own, OwnPlace, Recording, Size, Work
+from bertc.model.own import construct, load_class
+
+_POINTS = ((4, 32), (8, 32), (4, 64))
+"""Rows and tokens of a recording; the others say how a number grows with either."""
+_FUNCTIONS = {"gelu": "gelu", "relu": "relu", "silu": "silu", "tanh": "tanh", "sigmoid": "tanh"}
+"""Functions that cost what one of ours does; others cost what a sum does."""
+_VIEWS = {
+    "view", "t", "transpose", "permute", "expand", "slice", "select", "unsqueeze", "squeeze",
+    "split", "chunk", "detach", "alias", "unbind", "as_strided", "_unsafe_view", "reshape",
+    "split_with_sizes", "empty", "ones_like", "zeros_like",
+}  # fmt: skip
+_ROWS, _TOKENS, _HALF = 2, 16, 8
+"""The states of a trial."""
+_TOLERANCE = 1e-5
+_SIZES_OF = {"norm": ("hidden",), "residual": ("hidden", "heads", "head_dim")}
+"""Sizes that a class may ask for, at a place where it may not ask for all."""
+_Sizes = dict[str, int]
+_Step = tuple[Any, list[float], bool]
+"""Names, numbers, and whether a weight is a factor, of operations."""
+
+
+class RefusedError(Exception):
+    """A class that cannot be used."""
+
+
+class _Operations(TorchDispatchMode):
+    """Records the operations of a module."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.steps: list[_Step] = []
+        self.weights = {id(parameter) for parameter in module.parameters()}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        out, name = func(*args, **kwargs), func._schema.name.removeprefix("aten::")
+        if counts := flop_registry.get(func._overloadpacket):
+            made = out[0] if isinstance(out, tuple) else out
+            columns = made.shape[1] if "convolution" in name else made.shape[-1]
+            times = made.shape[0] if "bmm" in name else 1
+            inner = counts(*args, **kwargs, out_val=out) / max(1, 2 * made.numel())
+            tensors = (x for x in args if isinstance(x, Tensor))
+            maps = any({id(x), id(x._base)} & self.weights for x in tensors)
+            numbers = [made.numel() // columns // times, inner, columns, times]
+            self.steps.append(("product", numbers, maps))
+        elif isinstance(out, Tensor) and name not in _VIEWS:
+            approximate = "-tanh" if kwargs.get("approximate") == "tanh" else ""
+            function = _FUNCTIONS.get(name, "add") + approximate
+            self.steps.append((function, [out.numel()], False))
+        return out
+
+
+class _Kernels(TorchFunctionMode):
+    """Records attention and norms as their fused kernels, which the recording has not."""
+
+    def __init__(self, steps: list[_Step]) -> None:
+        super().__init__()
+        self.steps = steps
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is nn.functional.rms_norm:  # its kernel saves what that of a layer norm does
+            x, shape, weight = (*args, None)[:3]
+            return nn.functional.layer_norm(x, shape, weight)
+        if func is not nn.functional.scaled_dot_product_attention:
+            return func(*args, **kwargs)
+        query, key, value = args[:3]
+        sizes = query.shape[0], query.shape[-2], key.shape[-2], query.shape[1], query.shape[-1]
+        self.steps.append(("attention", [*sizes, kwargs.get("dropout_p", 0.0) > 0], False))
+        with _disable_current_modes():  # of the shape of the output, and nothing is saved for it
+            return query + key.mean(-2, keepdim=True) + value.mean(-2, keepdim=True)
+
+
+def _states(place: OwnPlace, rows: int, tokens: int, hidden: int) -> tuple[Tensor, ...]:
+    """Make what a class gets at its place: states, and others or a mask."""
+    generator = None if torch.empty(0).is_meta else torch.Generator().manual_seed(0)
+    x = torch.randn(rows, tokens, hidden, generator=generator)
+    if place == "attention":
+        return x, torch.ones(rows, 1, tokens, tokens, dtype=torch.bool)
+    return (x, x.flip(1)) if place == "residual" else (x,)
+
+
+def _steps(part: Own, place: OwnPlace, sizes: _Sizes, rows: int, tokens: int) -> list[_Step]:
+    """The operations of a class, and at the end what they save."""
+    saved = dict[int, Tensor]()
+    with torch.device("meta"):
+        module, inputs = construct(part, sizes), _states(place, rows, tokens, sizes["hidden"])
+        operations = _Operations(module)
+
+        def save(tensor: Tensor) -> Tensor:
+            base = tensor if tensor._base is None else tensor._base
+            if id(base) not in operations.weights | {*map(id, inputs[1:])}:
+                saved[id(base)] = base
+            return tensor
+
+        inputs[0].requires_grad_()
+        hooks = saved_tensors_hooks(save, lambda tensor: tensor)
+        with hooks, operations, _Kernels(operations.steps):
+            module(*inputs)
+    values = sum(x.numel() for x in saved.values() if x.is_floating_point())
+    others = sum(x.numel() * x.itemsize for x in saved.values() if not x.is_floating_point())
+    return [*operations.steps, ("saved", [values, others], False)]
+
+
+def _record(part: Own, place: OwnPlace, sizes: _Sizes) -> Recording:
+    """The recording with these sizes; refuses operations that are others for other lengths."""
+    recorded = [_steps(part, place, sizes, *point) for point in _POINTS]
+    if any([s[0] for s in steps] != [s[0] for s in recorded[0]] for steps in recorded):
+        raise RefusedError("it does something else for other numbers of rows or tokens")
+    (rows, tokens), works = _POINTS[0], list[Work]()
+    for (does, first, maps), (_, wide, _), (_, long, _) in zip(*recorded, strict=True):
+        numbers = []
+        for n, *more in zip(first, wide, long, strict=True):
+            a, b = (round(math.log2(m / n)) if n and m else 0 for m in more)
+            numbers.append((n / rows**a / tokens**b, a, b))
+        works.append(Work(does=does, numbers=tuple(numbers), maps=maps))
+    weights = construct(part, sizes).named_parameters()
+    return Recording(
+        sizes=tuple(part.chosen(sizes).values()),
+        weights=tuple((name, tuple(weight.shape)) for name, weight in weights),
+        works=tuple(works),
+    )
+
+
+def try_out(part: Own, place: OwnPlace, sizes: _Sizes) -> dict[str, bool]:
+    """Call a class; whether the mask may part documents, and hide later tokens, from it.
+
+    Refuses what keeps no shape, has a state between calls, or weights without gradients.
+    """
+    module, inputs = construct(part, sizes), _states(place, _ROWS, _TOKENS, sizes["hidden"])
+    x, before = inputs[0], {name: buffer.clone() for name, buffer in module.named_buffers()}
+    y = module(x.requires_grad_(), *inputs[1:])
+    if not isinstance(y, Tensor) or y.shape != x.shape:
+        made = tuple(y.shape) if isinstance(y, Tensor) else f"a {type(y).__name__}"
+        raise RefusedError(f"it makes {made} of states {tuple(x.shape)}, whose shape is to stay")
+    torch.autograd.backward(y.sum())
+    for name, weight in module.named_parameters():
+        if not weight.numel() or (weight.requires_grad and weight.grad is None):
+            raise RefusedError(
+                f"its weight {name} {'gets no gradient' * weight.numel() or 'is empty'}"
+            )
+    module.eval()
+    with torch.no_grad():
+        y, again = module(*inputs), module(*inputs)
+        buffers = all(buffer.equal(before[n]) for n, buffer in module.named_buffers())
+        if not buffers or not torch.equal(y, again):
+            raise RefusedError("called twice, it differs: by chance, or by what it keeps")
+        # Other states in the second half, which a mask hides, or which it does not read anyway.
+        other, half = torch.cat([x[:, :_HALF], x[:, :_HALF]], 1), torch.arange(_TOKENS) // _HALF
+        earlier = torch.ones(_TOKENS, _TOKENS, dtype=torch.bool).tril()
+        alike = {}
+        for name, mask in {"packs": half[:, None] == half, "causal": earlier}.items():
+            rest = (mask.expand(_ROWS, 1, -1, -1),) if place == "attention" else inputs[1:]
+            first, second = (module(states, *rest)[:, :_HALF] for states in (x, other))
+            alike[name] = torch.allclose(first, second, atol=_TOLERANCE)
+    return alike
+
+
+def look_up(part: Own, place: OwnPlace, layers: list[_Sizes]) -> dict[str, Any]:
+    """The looked-up fields of a part, for the sizes of all layers."""
+    parameters = inspect.signature(load_class(part.source, part.code)).parameters
+    stated = dict(part.arguments)
+    if unknown := stated.keys() - parameters.keys():
+        raise RefusedError(f"it has no argument {min(unknown)}, but {', '.join(parameters)}")
+    offered = _SIZES_OF.get(place, get_args(Size))
+    asks = tuple(n for n in offered if n in parameters and n not in stated)
+    recordings = dict[tuple[int, ...], Recording]()
+    for sizes in layers:
+        part = part.model_copy(update={"asks": asks, "layer": sizes["layer"]})
+        chosen = tuple(part.chosen(sizes).values())
+        recordings[chosen] = recordings.get(chosen) or _record(part, place, sizes)
+    written = [recording.model_dump(mode="json") for recording in recordings.values()]
+    return {"asks": asks, "recordings": written, **try_out(part, place, layers[0])}
+
+
+def reply(request: dict[str, Any]) -> dict[str, Any]:
+    """Answer a request: looked-up fields, or a reason with the lines of the file."""
+    with redirect_stdout(sys.stderr):
+        try:
+            return look_up(Own(**request["own"]), request["place"], request["sizes"])
+        except RefusedError as error:
+            return {"refused": str(error)}
+        except BaseException as error:  # of the user's code, whatever it raises
+            file = request["own"]["code"].rpartition(":")[0]
+            frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
+            lines = [f"{file}:{frame.lineno}: {frame.line}" for frame in frames]
+            return {"refused": f"{type(error).__name__}: {error}", "lines": lines}
+
+
+if __name__ == "__main__":
+    own_code.allow()
+    json.dump(reply(json.load(sys.stdin)), sys.stdout)

@@ -1,0 +1,180 @@
+"""Parts as a user writes them: ideas that bertc lacks, and some that it has."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Experts(nn.Module):
+    """Every token is a mixture of what all experts make of it."""
+
+    def __init__(self, hidden: int, experts: int = 2, width: int = 8):
+        super().__init__()
+        self.router = nn.Linear(hidden, experts)
+        self.inner = nn.Parameter(torch.randn(experts, hidden, width) * 0.02)
+        self.outer = nn.Parameter(torch.randn(experts, width, hidden) * 0.02)
+
+    def forward(self, x):
+        inner = torch.einsum("bsh,ehf->besf", x, self.inner).relu()
+        out = torch.einsum("besf,efh->besh", inner, self.outer)
+        return torch.einsum("besh,bse->bsh", out, self.router(x).softmax(-1))
+
+
+class Convolution(nn.Module):
+    """A gated convolution over near tokens."""
+
+    def __init__(self, hidden: int, kernel: int = 3, rate: float = 0.1):
+        super().__init__()
+        self.maps = nn.Linear(hidden, 2 * hidden)
+        self.near = nn.Conv1d(hidden, hidden, kernel, padding=kernel // 2, groups=hidden)
+        self.dropout = nn.Dropout(rate)
+        self.output = nn.Linear(hidden, hidden)
+
+    def forward(self, x, mask):
+        gate, value = self.maps(x).chunk(2, -1)
+        if mask is not None:
+            value = value * mask.any(1).any(1)[..., None].to(value.dtype)
+        near = self.near(value.transpose(1, 2)).transpose(1, 2)
+        return self.output(self.dropout(gate.sigmoid() * near))
+
+
+class Tanh(nn.Module):
+    """tanh(alpha x), scaled and shifted, in place of a norm (Zhu et al. 2025, section 4)."""
+
+    def __init__(self, hidden: int, begin: float = 0.5):
+        super().__init__()
+        self.alpha = nn.Parameter(torch.full((1,), begin))
+        self.weight = nn.Parameter(torch.ones(hidden))
+        self.bias = nn.Parameter(torch.zeros(hidden))
+
+    def forward(self, x):
+        return torch.tanh(x * self.alpha) * self.weight + self.bias
+
+
+class Gated(nn.Module):
+    """Numbers decide how much of a part's output is added."""
+
+    def __init__(self, hidden: int):
+        super().__init__()
+        self.share = nn.Parameter(torch.ones(hidden))
+
+    def forward(self, x, y):
+        return x + self.share * y
+
+
+class Mlp(nn.Module):
+    """The feed-forward part of BERT, with any activation of torch."""
+
+    def __init__(self, hidden: int, width: int, activation: str = "gelu"):
+        super().__init__()
+        self.inner, self.outer = nn.Linear(hidden, width), nn.Linear(width, hidden)
+        self.activation = getattr(F, activation)
+
+    def forward(self, x):
+        return self.outer(self.activation(self.inner(x)))
+
+
+class Glu(nn.Module):
+    """A feed-forward part with a gate."""
+
+    def __init__(self, hidden: int, width: int, activation: str):
+        super().__init__()
+        self.gate, self.inner = nn.Linear(hidden, width), nn.Linear(hidden, width)
+        self.outer = nn.Linear(width, hidden)
+        self.activation = getattr(F, activation)
+
+    def forward(self, x):
+        return self.outer(self.activation(self.gate(x)) * self.inner(x))
+
+
+class Attention(nn.Module):
+    """Attention by content, of several heads."""
+
+    def __init__(self, hidden: int, heads: int, head_dim: int, gated: bool = False):
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(hidden, heads * head_dim) for _ in range(3))
+        self.output = nn.Linear(heads * head_dim, hidden)
+        self.context_gate = nn.Linear(hidden, heads * head_dim) if gated else None
+        self.heads = heads
+
+    def forward(self, x, mask):
+        q, k, v = (
+            part(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for part in (self.query, self.key, self.value)
+        )
+        mixed = F.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2).flatten(2)
+        if self.context_gate is not None:
+            mixed = mixed * self.context_gate(x).sigmoid()
+        return self.output(mixed)
+
+
+class Norm(nn.LayerNorm):
+    """A layer norm."""
+
+    def __init__(self, hidden: int, eps: float = 1e-12):
+        super().__init__(hidden, eps)
+
+
+class RmsNorm(nn.RMSNorm):
+    """A norm without a mean."""
+
+    def __init__(self, hidden: int, eps: float = 1e-12):
+        super().__init__(hidden, eps)
+
+
+class Added(nn.Module):
+    """The plain residual branch."""
+
+    def forward(self, x, y):
+        return x + y
+
+
+class Numbered(nn.Module):
+    """Another part in each layer."""
+
+    def __init__(self, hidden: int, layer: int):
+        super().__init__()
+        self.map = nn.Linear(hidden, hidden * (layer + 1))
+
+    def forward(self, x):
+        return self.map(x).unflatten(-1, (x.shape[-1], -1)).sum(-1)
+
+
+class Narrow(nn.Module):
+    def forward(self, x):
+        return x[..., :-1]
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x):
+        self.calls += 1
+        return x * self.calls
+
+
+class Random(nn.Module):
+    def forward(self, x):
+        return x + torch.rand(1)
+
+
+class Unused(nn.Module):
+    def __init__(self, hidden: int):
+        super().__init__()
+        self.spare = nn.Linear(hidden, hidden)
+
+    def forward(self, x):
+        return x
+
+
+class Raising(nn.Module):
+    def forward(self, x):
+        return x @ x
+
+
+class Printing(nn.Module):
+    def forward(self, x):
+        print("{}")
+        return x

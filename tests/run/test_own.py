@@ -1,0 +1,189 @@
+"""Parts of the user's own: as built-in kinds where they are the same, and refused where wrong."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from bertc.api import resolve
+from bertc.base.diagnostics import SpecError, UsageError
+from bertc.cost import estimate
+from bertc.ir.program import model_weights
+from bertc.model import EncoderInputs, build
+from bertc.model.own import load_class
+from bertc.model.weights import initialise
+from tests.conftest import OWN_CLASSES, RUN_RECORDER, reply
+from tests.net.programs import FARM
+
+SIZES = "layers=3 hidden=32 heads=2 ffn=48 vocab=60 seq=24 batch=4 steps=20 dropout=0 "
+WHOLE = "layers=3 hidden=256 heads=4 ffn=1024 vocab=2000 seq=256 batch=8 steps=20 "
+WHOLE += "objective=rtd generator=random "  # which reads all last states
+SAME = {
+    **{f"mlp, {a}": (f"activation={a}", "ffn", f"Mlp', width=FFN, activation='{a}'")
+       for a in ("gelu", "relu", "silu")},
+    "geglu": ("activation=geglu", "ffn", "Glu', width=FFN, activation='gelu'"),
+    "swiglu": ("activation=swiglu", "ffn", "Glu', width=FFN, activation='silu'"),
+    "attention": ("", "attention", "Attention'"),
+    "gated": ("attention=full(gate=sigmoid)", "attention", "Attention', gated=true"),
+    "norm": ("norm=pre(eps=1e-12)", "norm=pre", "Norm'"),
+    "norm after": ("", "norm=post", "Norm'"),
+    "rms": ("norm=pre(eps=1e-12, function=rms)", "norm=pre", "RmsNorm'"),
+    "residual": ("norm=pre", "norm=pre residual", "Added'"),
+}  # fmt: skip
+"""A built-in kind, its setting, and the class that is the same."""
+
+
+@pytest.fixture(autouse=True)
+def beside_the_parts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(FARM / "own_parts.py", tmp_path)
+
+
+def own_spec(setting, code, ffn):
+    text = f"own('own_parts.py:{code.replace('FFN', ffn)})"
+    within = setting in ("norm=pre", "norm=post")
+    return f"{setting}(function={text})" if within else f"{setting}={text}"
+
+
+def alike(case, sizes):
+    """The programs of a built-in kind and of the same part of one's own."""
+    built_in, setting, code = SAME[case]
+    (ffn,) = (part.removeprefix("ffn=") for part in sizes.split() if part.startswith("ffn="))
+    rest = sizes.replace(f"ffn={ffn} ", "") if setting == "ffn" else sizes
+    return resolve(sizes + built_in), resolve(rest + own_spec(setting, code, ffn))
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_a_part_learns_what_the_built_in_kind_does(case):
+    models = [build(program).double() for program in alike(case, SIZES)]
+    initialise(models[0], model_weights(models[0].resolved), 0)
+    plain = models[0].state_dict()
+    models[1].load_state_dict({n: plain[n.replace(".own.", ".")] for n in models[1].state_dict()})
+    ids = torch.randint(5, 60, (4, 24), generator=torch.Generator().manual_seed(0))
+    real = torch.arange(24) < torch.tensor([[24], [20], [9], [1]])
+    inputs = EncoderInputs(ids, attention_mask=real)
+    learned = []
+    for model in models:
+        model.compute_dtype, losses = torch.float64, []
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+        for _ in range(20):
+            states = model.read_on(inputs).last[real]
+            loss = F.mse_loss(states, states.detach().roll(1, 0) + 1)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        learned.append((losses, {n: w.grad for n, w in model.named_parameters()}))
+    assert learned[0][0] == pytest.approx(learned[1][0], rel=1e-9)
+    for name, gradient in learned[1][1].items():
+        torch.testing.assert_close(gradient, learned[0][1][name.replace(".own.", ".")])
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_a_part_costs_what_the_built_in_kind_does(case):
+    of_kind, of_own = (estimate(program, "h200") for program in alike(case, WHOLE))
+    assert of_own.parameters.total == of_kind.parameters.total
+    for stage, other in zip(of_own.stages, of_kind.stages, strict=True):
+        assert stage.flops == other.flops
+        assert stage.memory.activations_bytes == pytest.approx(
+            other.memory.activations_bytes, rel=0.03
+        )
+
+
+def own(name, more=""):
+    return f"own('own_parts.py:{name}'{more})"
+
+
+MIXED = (
+    f"ffn={own('Experts')} attention={own('Convolution', ', full_every=2')} "
+    f"norm=pre(function={own('Tanh')}) residual={own('Gated')}"
+)
+
+
+@pytest.mark.parametrize("settings", [MIXED, f"share=ffn ffn={own('Numbered')}"])
+def test_a_run_with_parts_resumes_to_the_same_bits_without_their_file(resumes, tiny, settings):
+    resolved = tiny(settings, save_every=100)
+    Path("own_parts.py").unlink()
+    resumes(resolved, 1, 6)
+
+
+def test_a_changed_file_is_a_changed_program(tiny):
+    before = tiny(MIXED)
+    text = Path("own_parts.py").read_text()
+    Path("own_parts.py").write_text(text.replace("begin: float = 0.5", "begin: float = 0.6"))
+    assert tiny(MIXED).fingerprint != before.fingerprint
+
+
+REFUSED = {
+    f"ffn={own('Narrow')}": "it makes (2, 16, 31) of states (2, 16, 32)",
+    f"ffn={own('Counting')}": "called twice, it differs",
+    f"ffn={own('Random')}": "called twice, it differs",
+    f"ffn={own('Unused')}": "its weight spare.weight gets no gradient",
+    f"ffn={own('Raising')}": "RuntimeError",
+    f"ffn={own('Nowhere')}": "has no attribute 'Nowhere'",
+    f"ffn={own('Experts', ', depth=3')}": "it has no argument depth, but hidden, experts, width",
+    "ffn=own('own_parts:Experts')": "names no class of a file",
+    "ffn=own('../own_parts.py:Experts')": "is not below",
+    "ffn=own('nowhere.py:Experts')": "nowhere.py is not there",
+    "ffn=own('linked.py:Experts')": "is not below",
+    "ffn=own('broken.py:Experts')": "SyntaxError",
+    f"attention={own('Convolution')} pack=true": "reads other documents of a row",
+    f"attention={own('Convolution')} objective=clm": "reads later tokens",
+    f"attention={own('Attention')} objective=plm": "has one state for every token",
+    f"ffn={own('Mlp', ', width=8')} norm=pre(inner=true)": "this norm is within a part",
+    f"ffn={own('Mlp', ', width=8')} dropout=dropout(ffn=0.1)": "this dropout is within",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_a_part_that_cannot_be_is_refused_with_its_reason(text, tmp_path):
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below/broken.py").write_text("class Experts(\n")
+    (tmp_path / "below/linked.py").symlink_to(tmp_path / "own_parts.py")
+    shutil.copy("own_parts.py", "below")
+    os.chdir("below")
+    with pytest.raises(SpecError, match="E390") as caught:
+        resolve(f"layers=2 hidden=32 heads=2 vocab=60 seq=24 {text}")
+    (found,) = caught.value.diagnostics
+    assert REFUSED[text] in found.message.replace(str(tmp_path), "")
+    if "Raising" in text:
+        assert found.help == "own_parts.py:174: return x @ x"
+
+
+def test_code_is_never_run_without_permission(tmp_path, monkeypatch, command, capsys):
+    spec = f"{SIZES} norm=pre(function={own('Marked')})"
+    with Path("own_parts.py").open("a") as file:
+        file.write("\n\nopen('marked', 'w').close()\nMarked = Norm\n")
+    Path("mine.bertc").write_text(spec.replace(" ", "\n"))
+    monkeypatch.delenv("BERTC_OWN")
+    for name in ("check", "estimate", "fmt", "build"):
+        command(name, "mine.bertc")
+    assert not Path("marked").exists()
+    assert "own_parts.py:Marked is code, which runs with your rights" in capsys.readouterr().out
+    monkeypatch.setenv("BERTC_OWN", "yes")
+    resolved = resolve(spec)
+    assert Path("marked").exists()
+    monkeypatch.delenv("BERTC_OWN")
+    load_class.cache_clear()
+    with pytest.raises(UsageError, match="is code"):
+        build(resolved)
+
+
+def test_the_recorder_answers_from_a_process(monkeypatch):
+    """Whatever the class prints, and as here."""
+    monkeypatch.setattr(OWN_CLASSES, "run_recorder", RUN_RECORDER)
+    for name in ("Printing", "Gated"):
+        setting = "ffn" if name == "Printing" else "residual"
+        part = getattr(
+            resolve(f"{SIZES.replace('ffn=48 ', '')} {setting}={own(name)}").encoder, setting
+        )
+        request = {"code": part.code, "arguments": [], "source": part.source}
+        sizes = [{"hidden": 32, "heads": 2, "head_dim": 16, "layer": 0}]
+        answer = reply({"own": request, "place": setting, "sizes": sizes})
+        assert json.loads(json.dumps(answer["recordings"])) == [
+            recording.model_dump(mode="json") for recording in part.recordings
+        ]
