@@ -70,7 +70,6 @@ class Own(Node):
     looked_up: ClassVar[tuple[str, ...]] = (
         "source", "asks", "packs", "causal", "recordings", "layer"
     )  # fmt: skip
-    place: ClassVar[OwnPlace]
 
     def at(self, layer: int) -> Self:
         """The part of one layer; layers differ if the class has an argument for their number."""

@@ -1,6 +1,7 @@
 """Parts of the user's own as modules: their class from its source, and its place in a network."""
 
 import linecache
+import re
 import sys
 import types
 from collections.abc import Mapping
@@ -27,7 +28,10 @@ def load_class(source: str, code: str) -> Any:
     linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
     sys.modules[module.__name__] = module
     exec(compile(source, file, "exec"), vars(module))
-    return getattr(module, name)
+    if not (made := getattr(module, name, None)):
+        names = re.findall(r"^class (\w+)", source, re.MULTILINE)
+        raise NameError(f"{file} has no class {name}, but {', '.join(names)}")
+    return made
 
 
 def construct(part: Own, sizes: Mapping[Any, int], seed: int = 0) -> nn.Module:
@@ -50,16 +54,10 @@ def construct_from(table: Mapping[str, Weight], name: str, part: Own) -> nn.Modu
 
 def constructed(init: Constructed, seed: int, weight: str) -> Tensor:
     """The first value of a weight, which depends on the seed and the place of its part."""
-    place = weight.removesuffix(init.name)
-    return _first_values(init.part, init.sizes, key(seed, "init", place))[init.name]
-
-
-@lru_cache(1)
-def _first_values(part: Own, sizes: tuple[int, ...], seed: int) -> dict[str, Tensor]:
-    by_name = dict(zip(part.asks, sizes, strict=True))
+    sizes = dict(zip(init.part.asks, init.sizes, strict=True))
     with torch.device("cpu"):
-        made = construct(part, by_name, seed)
-    return {name: parameter.detach() for name, parameter in made.named_parameters()}
+        made = construct(init.part, sizes, key(seed, "init", weight.removesuffix(init.name)))
+    return made.get_parameter(init.name).detach()
 
 
 def written_as(module: nn.Module) -> tuple[Own, dict[str, Any]] | None:

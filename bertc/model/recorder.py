@@ -35,8 +35,6 @@ _VIEWS = {
 _ROWS, _TOKENS, _HALF = 2, 16, 8
 """The states of a trial."""
 _TOLERANCE = 1e-5
-_SIZES_OF = {"norm": ("hidden",), "residual": ("hidden", "heads", "head_dim")}
-"""Sizes that a class may ask for, at a place where it may not ask for all."""
 _Sizes = dict[str, int]
 _Step = tuple[Any, list[float], bool]
 """Names, numbers, and whether a weight is a factor, of operations."""
@@ -148,52 +146,69 @@ def _record(part: Own, place: OwnPlace, sizes: _Sizes) -> Recording:
 def try_out(part: Own, place: OwnPlace, sizes: _Sizes) -> dict[str, bool]:
     """Call a class; whether the mask may part documents, and hide later tokens, from it.
 
-    Refuses what keeps no shape, has a state between calls, or weights without gradients.
+    Refuses what keeps no shape, has a state between calls, weights without gradients, or reads
+    other rows, padding, or at other places than attention's other tokens.
     """
     module, inputs = construct(part, sizes), _states(place, _ROWS, _TOKENS, sizes["hidden"])
-    x, before = inputs[0], {name: buffer.clone() for name, buffer in module.named_buffers()}
-    y = module(x.requires_grad_(), *inputs[1:])
+    x = inputs[0]
+
+    def call() -> Any:
+        torch.manual_seed(0)
+        return module(x.requires_grad_(), *inputs[1:])
+
+    y = call()
     if not isinstance(y, Tensor) or y.shape != x.shape:
         made = tuple(y.shape) if isinstance(y, Tensor) else f"a {type(y).__name__}"
         raise RefusedError(f"it makes {made} of states {tuple(x.shape)}, whose shape is to stay")
     torch.autograd.backward(y.sum())
     for name, weight in module.named_parameters():
         if not weight.numel() or (weight.requires_grad and weight.grad is None):
-            raise RefusedError(
-                f"its weight {name} {'gets no gradient' * weight.numel() or 'is empty'}"
-            )
+            why = "gets no gradient" if weight.numel() else "is empty"
+            raise RefusedError(f"its weight {name} {why}")
+    if not torch.equal(y, call()):
+        raise RefusedError("called twice in training, it differs: it keeps a state")
     module.eval()
     with torch.no_grad():
-        y, again = module(*inputs), module(*inputs)
-        buffers = all(buffer.equal(before[n]) for n, buffer in module.named_buffers())
-        if not buffers or not torch.equal(y, again):
-            raise RefusedError("called twice, it differs: by chance, or by what it keeps")
+        y, alike = module(*inputs), dict[str, bool]()
+        if not torch.equal(y, module(*inputs)):
+            raise RefusedError("called twice in evaluation, it differs")
+        if not torch.allclose(module(*(one[:1] for one in inputs)), y[:1], atol=_TOLERANCE):
+            raise RefusedError("it reads other rows of the batch")
         # Other states in the second half, which a mask hides, or which it does not read anyway.
         other, half = torch.cat([x[:, :_HALF], x[:, :_HALF]], 1), torch.arange(_TOKENS) // _HALF
         earlier = torch.ones(_TOKENS, _TOKENS, dtype=torch.bool).tril()
-        alike = {}
-        for name, mask in {"packs": half[:, None] == half, "causal": earlier}.items():
+        masks = {"": (half == 0)[None], "packs": half[:, None] == half, "causal": earlier}
+        for name, mask in masks.items():
             rest = (mask.expand(_ROWS, 1, -1, -1),) if place == "attention" else inputs[1:]
             first, second = (module(states, *rest)[:, :_HALF] for states in (x, other))
             alike[name] = torch.allclose(first, second, atol=_TOLERANCE)
+    if not alike.pop(""):
+        others = "that the mask hides" if place == "attention" else "of its row, as attention may"
+        raise RefusedError(f"it reads tokens {others}")
     return alike
 
 
 def look_up(part: Own, place: OwnPlace, layers: list[_Sizes]) -> dict[str, Any]:
     """The looked-up fields of a part, for the sizes of all layers."""
-    parameters = inspect.signature(load_class(part.source, part.code)).parameters
-    stated = dict(part.arguments)
+    made, (_, _, name) = load_class(part.source, part.code), part.code.rpartition(":")
+    parameters, stated = inspect.signature(made).parameters, dict(part.arguments)
     if unknown := stated.keys() - parameters.keys():
         raise RefusedError(f"it has no argument {min(unknown)}, but {', '.join(parameters)}")
-    offered = _SIZES_OF.get(place, get_args(Size))
-    asks = tuple(n for n in offered if n in parameters and n not in stated)
+    asks = tuple(n for n in get_args(Size) if n in parameters and n not in stated)
+    if place == "norm" and {*asks} - {"hidden"}:
+        raise RefusedError(f"a norm gets hidden, and no {max({*asks} - {'hidden'})}")
+    needed = [n for n, p in parameters.items() if p.default is p.empty and "*" not in str(p)]
+    if missing := [n for n in needed if n not in {*stated, *asks}]:
+        raise RefusedError(f"{name} needs {missing[0]}: write {missing[0]}=... in own(...)")
     recordings = dict[tuple[int, ...], Recording]()
+    with torch.random.fork_rng(devices=[]):
+        tried = try_out(part.model_copy(update={"asks": asks, "layer": 0}), place, layers[0])
     for sizes in layers:
         part = part.model_copy(update={"asks": asks, "layer": sizes["layer"]})
         chosen = tuple(part.chosen(sizes).values())
         recordings[chosen] = recordings.get(chosen) or _record(part, place, sizes)
     written = [recording.model_dump(mode="json") for recording in recordings.values()]
-    return {"asks": asks, "recordings": written, **try_out(part, place, layers[0])}
+    return {"asks": asks, "recordings": written, **tried}
 
 
 def reply(request: dict[str, Any]) -> dict[str, Any]:
@@ -207,6 +222,8 @@ def reply(request: dict[str, Any]) -> dict[str, Any]:
             file = request["own"]["code"].rpartition(":")[0]
             frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
             lines = [f"{file}:{frame.lineno}: {frame.line}" for frame in frames]
+            if isinstance(error, SyntaxError):
+                lines = [f"{file}:{error.lineno}: {(error.text or '').strip()}"]
             return {"refused": f"{type(error).__name__}: {error}", "lines": lines}
 
 

@@ -120,12 +120,17 @@ def test_a_changed_file_is_a_changed_program(tiny):
 
 REFUSED = {
     f"ffn={own('Narrow')}": "it makes (2, 16, 31) of states (2, 16, 32)",
-    f"ffn={own('Counting')}": "called twice, it differs",
-    f"ffn={own('Random')}": "called twice, it differs",
+    f"ffn={own('Counting')}": "called twice in training, it differs",
+    f"ffn={own('Random')}": "called twice in evaluation, it differs",
     f"ffn={own('Unused')}": "its weight spare.weight gets no gradient",
     f"ffn={own('Raising')}": "RuntimeError",
-    f"ffn={own('Nowhere')}": "has no attribute 'Nowhere'",
+    f"ffn={own('Nowhere')}": "own_parts.py has no class Nowhere, but Experts, Convolution",
     f"ffn={own('Experts', ', depth=3')}": "it has no argument depth, but hidden, experts, width",
+    f"ffn={own('Glu', ', width=8')}": "Glu needs activation: write activation=... in own(...)",
+    f"ffn={own('Mixing')}": "it reads tokens of its row, as attention may",
+    f"norm=pre(function={own('Numbered')})": "a norm gets hidden, and no layer",
+    f"attention={own('Blind')}": "it reads tokens that the mask hides",
+    f"ffn={own('Batched')}": "it reads other rows of the batch",
     "ffn=own('own_parts:Experts')": "names no class of a file",
     "ffn=own('../own_parts.py:Experts')": "is not below",
     "ffn=own('nowhere.py:Experts')": "nowhere.py is not there",
@@ -133,7 +138,7 @@ REFUSED = {
     "ffn=own('broken.py:Experts')": "SyntaxError",
     f"attention={own('Convolution')} pack=true": "reads other documents of a row",
     f"attention={own('Convolution')} objective=clm": "reads later tokens",
-    f"attention={own('Attention')} objective=plm": "has one state for every token",
+    f"attention={own('Attention')} objective=plm": "have other queries than keys",
     f"ffn={own('Mlp', ', width=8')} norm=pre(inner=true)": "this norm is within a part",
     f"ffn={own('Mlp', ', width=8')} dropout=dropout(ffn=0.1)": "this dropout is within",
 }
@@ -151,7 +156,7 @@ def test_a_part_that_cannot_be_is_refused_with_its_reason(text, tmp_path):
     (found,) = caught.value.diagnostics
     assert REFUSED[text] in found.message.replace(str(tmp_path), "")
     if "Raising" in text:
-        assert found.help == "own_parts.py:174: return x @ x"
+        assert found.help == "own_parts.py:160: return x @ x"
 
 
 def test_code_is_never_run_without_permission(tmp_path, monkeypatch, command, capsys):

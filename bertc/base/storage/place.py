@@ -118,20 +118,14 @@ class FolderAt:
 
         self._tried(copy, name)
 
-    def sizes(self, name: str = "", below: bool = False) -> dict[str, int]:
-        """The sizes in bytes of the files in a folder of the place, and ``below`` it, by name."""
+    def sizes(self, name: str = "") -> dict[str, int]:
+        """The sizes in bytes of the files in a folder of the place, by name."""
         if self.folder:
-            top = self.folder / name
-            paths = filter(is_file, top.rglob("*") if below else top.glob("*"))
-            return {path.relative_to(top).as_posix(): path.stat().st_size for path in paths}
-
-        def listed() -> list[dict[str, Any]]:
-            if below:
-                return list(self._files.find(self._at(name), detail=True).values())
-            return list(self._files.ls(self._at(name), detail=True))
-
-        entries = self._if_there(listed, name, [])
-        start = len(self._at(name).strip("/")) + 1
+            paths = filter(is_file, (self.folder / name).glob("*"))
+            return {path.name: path.stat().st_size for path in paths}
+        at = self._at(name)
+        entries: list[Any] = self._if_there(lambda: self._files.ls(at, detail=True), name, [])
+        start = len(at.strip("/")) + 1
         return {entry["name"].strip("/")[start:]: entry["size"] or 0 for entry in entries}
 
     def names(self) -> set[str]:

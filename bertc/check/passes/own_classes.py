@@ -37,7 +37,7 @@ def own_classes(program: Complete, diagnostics: Diagnostics) -> Complete:
         try:
             own_code.require_permission(part.code)
             part = part.model_copy(update={"source": _source(part, origin)})
-            part = part.model_copy(update=_recorded(part, tuple(_sizes(program, name))))
+            part = part.model_copy(update=_recorded(part, name, tuple(_sizes(program, name))))
         except BertcError as error:
             diagnostics.error("E390", error.message, origin.span, help=error.help)
             continue
@@ -81,16 +81,16 @@ def _sizes(program: Complete, name: str) -> Iterator[_Sizes]:
 
 
 @lru_cache(64)
-def _recorded(part: Own, sizes: tuple[_Sizes, ...]) -> dict[str, Any]:
+def _recorded(part: Own, name: str, sizes: tuple[_Sizes, ...]) -> dict[str, Any]:
     """Record a class; raises UsageError with the lines of its file that failed."""
     stated = part.model_dump(include={"code", "arguments", "source"})
-    request = {"own": stated, "place": part.place, "sizes": [*map(dict, dict.fromkeys(sizes))]}
+    request = {"own": stated, "place": name, "sizes": [*map(dict, dict.fromkeys(sizes))]}
     result = run_recorder(request)
     if "refused" in result:
-        help = "\n".join(result.get("lines", ())) or "docs/own.md has what a class has to be"
+        help = "\n".join(result.get("lines", ())) or "docs/own.md has what forward gets"
         raise UsageError(f"{part.code}: {result['refused']}", help=help)
     kind: Any = type(part)
-    return {name: getattr(kind(code=part.code, **result), name) for name in result}
+    return {fact: getattr(kind(code=part.code, **result), fact) for fact in result}
 
 
 def run_recorder(request: dict[str, Any]) -> dict[str, Any]:
@@ -103,8 +103,10 @@ def run_recorder(request: dict[str, Any]) -> dict[str, Any]:
             command, input=sent.encode(), env=inherited, timeout=_SECONDS, capture_output=True
         )
         return dict(json.loads(done.stdout))
-    except (subprocess.TimeoutExpired, ValueError):
-        return {"refused": f"it was not built and called within {_SECONDS} s, or ended its process"}
+    except subprocess.TimeoutExpired:
+        return {"refused": f"it was not built and called within {_SECONDS} s"}
+    except ValueError:
+        return {"refused": "it ended its process"}
 
 
 def _parts(stage: CompleteStage) -> list[Own]:
@@ -118,14 +120,10 @@ OF_OWN_PARTS: tuple[Rule[CompleteStage], ...] = (
     Rule("E390", "objective",
          lambda s: reads_on(s.objective) and not all(part.causal for part in _parts(s)),
          "a part of your own reads later tokens", help="objective=mlm"),
-    Rule("E390", "objective",
-         lambda s: isinstance(s.attention, Own)
-         and any(term.objective.order == "permuted" for term in s.objective),
-         "attention of your own has one state for every token", help="objective=mlm"),
-    Rule("E390", "memory", lambda s: isinstance(s.attention, Own) and s.memory,
-         "attention of your own reads no tokens before its row", help="memory=0"),
-    Rule("E390", "head", lambda s: isinstance(s.attention, Own) and s.head.decoder,
-         "a mask decoder has other queries than keys", help="head=transform"),
+    Rule("E390", "attention",
+         lambda s: isinstance(s.attention, Own) and (s.memory or s.head.decoder or any(
+             term.objective.order == "permuted" for term in s.objective)),
+         "memory, a mask decoder and plm have other queries than keys", help="attention=full"),
     Rule("E390", "norm",
          lambda s: (isinstance(s.attention, Own) and s.norm.within("attention"))
          or (isinstance(s.ffn, Own) and s.norm.within("ffn")),

@@ -9,7 +9,7 @@ from bertc.ir import operation as op
 from bertc.ir.base import BY_KIND, ONES, ZEROS, Axis, Dim, Drawn, On, Weight, matrix
 from bertc.ir.network import attention_node
 from bertc.ir.network.positions import Distances, Ranges
-from bertc.ir.own import Own, OwnPlace, sizes_of
+from bertc.ir.own import Own, sizes_of
 
 _BY_SEGMENT: tuple[Axis, Axis] = ("segments", "heads")
 _OF_DISTANCES: tuple[Axis, Axis] = ("positions", "hidden")
@@ -247,7 +247,6 @@ class OwnAttention(Own, attention_node.AttentionNode):
     """
 
     full_every: Annotated[int, Field(ge=0, le=1000)] = 0
-    place: ClassVar[OwnPlace] = "attention"
 
     def at(self, layer: int) -> Self:
         """Full attention, or this part."""

@@ -94,7 +94,8 @@ class Encoder(BodyNode):
             attention_norm=None if not number and self.norm.skips_first else self.norm.of_layers,
             ffn=self.ffn.at(number) if isinstance(self.ffn, Own) else self.ffn,
             norm=self.norm, positions=self.positions,
-            rates=self.dropout, adapter=self.adapt, residual=self.residual,
+            rates=self.dropout, adapter=self.adapt,
+            residual=self.residual.at(number) if isinstance(self.residual, Own) else self.residual,
         )  # fmt: skip
 
     def attention_of(self, layer: int) -> Attended | None:

@@ -1,10 +1,10 @@
 """Feed-forward kinds with their settings, weights and operations; ``model.ffn`` builds them."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from bertc.ir import operation as op
 from bertc.ir.base import BY_KIND, Dim, Drawn, Node, Weight, affine, matrix
-from bertc.ir.own import Own, OwnPlace, sizes_of
+from bertc.ir.own import Own, sizes_of
 
 Activation = Literal["gelu", "gelu-tanh", "relu", "silu", "tanh"]
 """``gelu`` is the erf form (PyTorch ports); ``gelu-tanh`` the approximation of the TF releases."""
@@ -96,7 +96,6 @@ class OwnFfn(Own):
 
     head_activation: Activation = "gelu"
     looked_up = (*Own.looked_up, "head_activation")
-    place: ClassVar[OwnPlace] = "ffn"
 
     def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
         return tuple(self.own_weights(f"{name}.own", sizes_of(widths), "ffn"))

@@ -59,7 +59,7 @@ class EncoderLayer:
     positions: Positions = field(compare=False)
     rates: Dropout = field(compare=False)
     adapter: Adapter = field(compare=False)
-    residual: Residual = field(compare=False)
+    residual: Residual
 
     def weights(self, part: SharedPart, name: str, init: Initializer) -> tuple[Weight, ...]:
         kind = self.attention if part == "attention" else self.ffn

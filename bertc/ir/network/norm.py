@@ -10,7 +10,7 @@ from pydantic import Field
 from bertc.ir import operation as op
 from bertc.ir.base import BY_KIND, ONES, ZEROS, Axis, Node, Off, On, Part, Weight, once
 from bertc.ir.network.sharing import SharedPart
-from bertc.ir.own import Own, OwnPlace
+from bertc.ir.own import Own
 
 Epsilon = Annotated[float, Field(gt=0, le=1)]
 
@@ -51,7 +51,6 @@ class RmsNorm(_Function):
 class OwnNorm(Own):
     """A module of the user's own, from vectors to vectors; ``hidden`` is their width."""
 
-    place: ClassVar[OwnPlace] = "norm"
     affine: bool = True
     looked_up = (*Own.looked_up, "affine")
 
@@ -69,10 +68,6 @@ NormFunction = LayerNorm | RmsNorm | OwnNorm
 """The closed union of norm functions; ``model.norm`` builds them."""
 
 
-def _is_layer(function: object) -> bool:
-    return function == "layer"
-
-
 class _Placement(Node):
     """The places of norms and their function.
 
@@ -80,7 +75,9 @@ class _Placement(Node):
     """
 
     eps: Epsilon
-    function: Annotated[Literal["layer", "rms"] | OwnNorm, Field(exclude_if=_is_layer)] = "layer"
+    function: Annotated[
+        Literal["layer", "rms"] | OwnNorm, Field(exclude_if=lambda of: of == "layer")
+    ] = "layer"
     bias: On = True
     positional = ("eps",)
 

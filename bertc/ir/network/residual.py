@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 from bertc.ir import operation as op
 from bertc.ir.base import BY_KIND, Constant, Node, Off, Weight
 from bertc.ir.network.sharing import OUTPUTS, SharedPart
-from bertc.ir.own import Own, OwnPlace, sizes_of
+from bertc.ir.own import Own, sizes_of
 
 
 class _Residual(Node):
@@ -178,7 +178,6 @@ class ValueResidual(_Residual):
 class OwnResidual(_Residual, Own):
     """A module of the user's own, from what a part read and what it made to the new states."""
 
-    place: ClassVar[OwnPlace] = "residual"
     keeps_outputs = False
 
     def part_weights(self, name: str, widths: op.Widths) -> tuple[Weight, ...]:

@@ -154,13 +154,12 @@ def own_source(model: nn.Module) -> tuple[list[str], str, frozenset[str]]:
 
 def _defined_names(statement: ast.stmt) -> set[str]:
     """Names that a statement of a module binds."""
-    match statement:
-        case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
-            return {name}
-        case ast.Import(names=names) | ast.ImportFrom(names=names):
-            return {(alias.asname or alias.name).split(".")[0] for alias in names}
-    stored = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
-    return {node.id for node in stored if isinstance(node.ctx, ast.Store)}
+    if isinstance(statement, ast.ClassDef | ast.FunctionDef):
+        return {statement.name}
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return {(alias.asname or alias.name).split(".")[0] for alias in statement.names}
+    names = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
+    return {name.id for name in names if isinstance(name.ctx, ast.Store)}
 
 
 def functions_of(scope: CallScope) -> str:

@@ -63,8 +63,6 @@ class Gated(nn.Module):
 
 
 class Mlp(nn.Module):
-    """The feed-forward part of BERT, with any activation of torch."""
-
     def __init__(self, hidden: int, width: int, activation: str = "gelu"):
         super().__init__()
         self.inner, self.outer = nn.Linear(hidden, width), nn.Linear(width, hidden)
@@ -75,8 +73,6 @@ class Mlp(nn.Module):
 
 
 class Glu(nn.Module):
-    """A feed-forward part with a gate."""
-
     def __init__(self, hidden: int, width: int, activation: str):
         super().__init__()
         self.gate, self.inner = nn.Linear(hidden, width), nn.Linear(hidden, width)
@@ -88,8 +84,6 @@ class Glu(nn.Module):
 
 
 class Attention(nn.Module):
-    """Attention by content, of several heads."""
-
     def __init__(self, hidden: int, heads: int, head_dim: int, gated: bool = False):
         super().__init__()
         self.query, self.key, self.value = (nn.Linear(hidden, heads * head_dim) for _ in range(3))
@@ -109,29 +103,21 @@ class Attention(nn.Module):
 
 
 class Norm(nn.LayerNorm):
-    """A layer norm."""
-
     def __init__(self, hidden: int, eps: float = 1e-12):
         super().__init__(hidden, eps)
 
 
 class RmsNorm(nn.RMSNorm):
-    """A norm without a mean."""
-
     def __init__(self, hidden: int, eps: float = 1e-12):
         super().__init__(hidden, eps)
 
 
 class Added(nn.Module):
-    """The plain residual branch."""
-
     def forward(self, x, y):
         return x + y
 
 
 class Numbered(nn.Module):
-    """Another part in each layer."""
-
     def __init__(self, hidden: int, layer: int):
         super().__init__()
         self.map = nn.Linear(hidden, hidden * (layer + 1))
@@ -178,3 +164,18 @@ class Printing(nn.Module):
     def forward(self, x):
         print("{}")
         return x
+
+
+class Mixing(nn.Module):
+    def forward(self, x):
+        return x + x.mean(1, keepdim=True)
+
+
+class Blind(nn.Module):
+    def forward(self, x, mask):
+        return x.mean(1, keepdim=True).expand_as(x) + x
+
+
+class Batched(nn.Module):
+    def forward(self, x):
+        return x - x.mean(0)
