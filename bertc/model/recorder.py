@@ -146,8 +146,7 @@ def _record(part: Own, place: OwnPlace, sizes: _Sizes) -> Recording:
 def try_out(part: Own, place: OwnPlace, sizes: _Sizes) -> dict[str, bool]:
     """Call a class; whether the mask may part documents, and hide later tokens, from it.
 
-    Refuses what keeps no shape, has a state between calls, weights without gradients, or reads
-    other rows, padding, or at other places than attention's other tokens.
+    Refuses what docs/own.md rules out.
     """
     module, inputs = construct(part, sizes), _states(place, _ROWS, _TOKENS, sizes["hidden"])
     x = inputs[0]
@@ -161,10 +160,11 @@ def try_out(part: Own, place: OwnPlace, sizes: _Sizes) -> dict[str, bool]:
         made = tuple(y.shape) if isinstance(y, Tensor) else f"a {type(y).__name__}"
         raise RefusedError(f"it makes {made} of states {tuple(x.shape)}, whose shape is to stay")
     torch.autograd.backward(y.sum())
+    for name, _ in module.named_buffers():
+        raise RefusedError(f"it has the buffer {name}: make that in forward, on the device of x")
     for name, weight in module.named_parameters():
         if not weight.numel() or (weight.requires_grad and weight.grad is None):
-            why = "gets no gradient" if weight.numel() else "is empty"
-            raise RefusedError(f"its weight {name} {why}")
+            raise RefusedError(f"its weight {name} gets no gradient, or is empty")
     if not torch.equal(y, call()):
         raise RefusedError("called twice in training, it differs: it keeps a state")
     module.eval()

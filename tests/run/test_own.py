@@ -32,9 +32,10 @@ SAME = {
     "norm": ("norm=pre(eps=1e-12)", "norm=pre", "Norm'"),
     "norm after": ("", "norm=post", "Norm'"),
     "rms": ("norm=pre(eps=1e-12, function=rms)", "norm=pre", "RmsNorm'"),
-    "residual": ("norm=pre", "norm=pre residual", "Added'"),
+    "residual": ("norm=pre", "norm=pre(eps=1e-5) residual", "Added'"),
 }  # fmt: skip
 """A built-in kind, its setting, and the class that is the same."""
+PLACED = ("norm=pre", "norm=post")
 
 
 @pytest.fixture(autouse=True)
@@ -45,12 +46,10 @@ def beside_the_parts(tmp_path, monkeypatch):
 
 def own_spec(setting, code, ffn):
     text = f"own('own_parts.py:{code.replace('FFN', ffn)})"
-    within = setting in ("norm=pre", "norm=post")
-    return f"{setting}(function={text})" if within else f"{setting}={text}"
+    return f"{setting}(function={text})" if setting in PLACED else f"{setting}={text}"
 
 
 def alike(case, sizes):
-    """The programs of a built-in kind and of the same part of one's own."""
     built_in, setting, code = SAME[case]
     (ffn,) = (part.removeprefix("ffn=") for part in sizes.split() if part.startswith("ffn="))
     rest = sizes.replace(f"ffn={ffn} ", "") if setting == "ffn" else sizes
@@ -130,6 +129,7 @@ REFUSED = {
     f"ffn={own('Mixing')}": "it reads tokens of its row, as attention may",
     f"norm=pre(function={own('Numbered')})": "a norm gets hidden, and no layer",
     f"attention={own('Blind')}": "it reads tokens that the mask hides",
+    f"ffn={own('Tabled')}": "it has the buffer table: make that in forward",
     f"ffn={own('Batched')}": "it reads other rows of the batch",
     "ffn=own('own_parts:Experts')": "names no class of a file",
     "ffn=own('../own_parts.py:Experts')": "is not below",
@@ -156,7 +156,7 @@ def test_a_part_that_cannot_be_is_refused_with_its_reason(text, tmp_path):
     (found,) = caught.value.diagnostics
     assert REFUSED[text] in found.message.replace(str(tmp_path), "")
     if "Raising" in text:
-        assert found.help == "own_parts.py:160: return x @ x"
+        assert found.help == "own_parts.py:158: return x @ x"
 
 
 def test_code_is_never_run_without_permission(tmp_path, monkeypatch, command, capsys):
@@ -181,14 +181,11 @@ def test_code_is_never_run_without_permission(tmp_path, monkeypatch, command, ca
 def test_the_recorder_answers_from_a_process(monkeypatch):
     """Whatever the class prints, and as here."""
     monkeypatch.setattr(OWN_CLASSES, "run_recorder", RUN_RECORDER)
-    for name in ("Printing", "Gated"):
-        setting = "ffn" if name == "Printing" else "residual"
-        part = getattr(
-            resolve(f"{SIZES.replace('ffn=48 ', '')} {setting}={own(name)}").encoder, setting
-        )
+    settings = SIZES.replace("ffn=48 ", "")
+    for setting, name in {"ffn": "Printing", "residual": "Gated"}.items():
+        part = getattr(resolve(f"{settings} {setting}={own(name)}").encoder, setting)
         request = {"code": part.code, "arguments": [], "source": part.source}
         sizes = [{"hidden": 32, "heads": 2, "head_dim": 16, "layer": 0}]
         answer = reply({"own": request, "place": setting, "sizes": sizes})
-        assert json.loads(json.dumps(answer["recordings"])) == [
-            recording.model_dump(mode="json") for recording in part.recordings
-        ]
+        recorded = [recording.model_dump(mode="json") for recording in part.recordings]
+        assert json.loads(json.dumps(answer["recordings"])) == recorded
