@@ -33,7 +33,6 @@ _VIEWS = {
     "split_with_sizes", "empty", "ones_like", "zeros_like",
 }  # fmt: skip
 _ROWS, _TOKENS, _HALF = 2, 16, 8
-"""The states of a trial."""
 _TOLERANCE = 1e-5
 _Sizes = dict[str, int]
 _Step = tuple[Any, list[float], bool]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 import torch
@@ -240,14 +241,14 @@ def _example(task: AnyTask, number: int, row: Any) -> example.Example:
 
 def _inputs(task: AnyTask, number: int, row: dict[str, Any]) -> Any:
     """The inputs of a task from a row by the names of its columns."""
-    inputs = []
+    inputs, cells = [], {normalize("NFC", str(name)): cell for name, cell in row.items()}
     try:
         for argument in task.reads:
             match getattr(task, argument, argument):
                 case str(name) | (name,):
-                    inputs.append(row[name])
+                    inputs.append(cells[normalize("NFC", name)])
                 case names:
-                    inputs.append([row[name] for name in names])
+                    inputs.append([cells[normalize("NFC", name)] for name in names])
     except KeyError as missing:
         has = ", ".join(map(str, row)) or "no columns"
         expected = f"{task.title} expects the column {missing.args[0]}"

@@ -25,6 +25,7 @@ from bertc.run.train.loop import train
 from bertc.run.train.report import score_lines
 from bertc.tasks.layouts.example import TextExample
 from bertc.tasks.layouts.parts import scored_parts
+from bertc.use import trained
 from bertc.use.fill_mask import fill
 from tests.predicted import predict
 
@@ -275,7 +276,6 @@ def test_rows_are_answered_as_those_of_a_file(runs, kind):
 
 
 def numbers(value):
-    """All of them, in their order."""
     if isinstance(value, dict | list | tuple):
         each = value.values() if isinstance(value, dict) else value
         return [number for one in each for number in numbers(one)]
@@ -294,6 +294,10 @@ def test_a_row_of_another_shape_says_what_is_expected(runs, kind, row):
     named = type(row).__name__
     with pytest.raises(TypeError, match=rf"row 0: \w+ expects .*, not (?:{named} |[\w, ]+$)"):
         bertc.load(runs / "runs" / kind).predict([row])
+
+
+def test_a_row_may_name_its_columns_in_another_form_of_unicode():
+    assert trained._inputs(Classify(text="\u00e9"), 0, {"e\u0301": "a hen"}) == ("a hen",)
 
 
 def test_texts_become_what_encode_takes(runs):

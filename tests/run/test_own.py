@@ -156,7 +156,7 @@ def test_a_part_that_cannot_be_is_refused_with_its_reason(text, tmp_path):
     (found,) = caught.value.diagnostics
     assert REFUSED[text] in found.message.replace(str(tmp_path), "")
     if "Raising" in text:
-        assert found.help == "own_parts.py:158: return x @ x"
+        assert found.help == "own_parts.py:154: return x @ x"
 
 
 def test_code_is_never_run_without_permission(tmp_path, monkeypatch, command, capsys):

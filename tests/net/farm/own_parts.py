@@ -21,8 +21,6 @@ class Experts(nn.Module):
 
 
 class Convolution(nn.Module):
-    """A gated convolution over near tokens."""
-
     def __init__(self, hidden: int, kernel: int = 3, rate: float = 0.1):
         super().__init__()
         self.maps = nn.Linear(hidden, 2 * hidden)
@@ -52,8 +50,6 @@ class Tanh(nn.Module):
 
 
 class Gated(nn.Module):
-    """Numbers decide how much of a part's output is added."""
-
     def __init__(self, hidden: int):
         super().__init__()
         self.share = nn.Parameter(torch.ones(hidden))
