@@ -123,8 +123,9 @@ class Spec(InNotebooks):
 
     def grid(self, **values: Sequence[Value]) -> list[Spec]:
         """A spec for each combination of values: ``grid(seed=[1, 2], hidden=[64, 128])``."""
-        if bad := next((n for n, v in values.items() if not _is_list(v)), ""):
-            raise UsageError(f"{bad} has no list of values", help=f"{bad}=[...]")
+        for name, value in values.items():
+            if isinstance(value, str) or not isinstance(value, Collection) or not len(value):
+                raise UsageError(f"{name} has no list of values", help=f"{name}=[...]")
         combined = product(*([(name, value) for value in values[name]] for name in values))
         return [self.with_(**dict(settings)) for settings in combined]
 
@@ -197,11 +198,6 @@ class Spec(InNotebooks):
             if isinstance(value, Node) and "kind" in type(value).model_fields:
                 owners |= {name: value} if argument in arguments(type(value)) else {}
         return owners
-
-
-def _is_list(values: object) -> bool:
-    """True of several values, an array of numpy's too."""
-    return isinstance(values, Collection) and not isinstance(values, str) and len(values) > 0
 
 
 def _name(name: str) -> str:

@@ -82,7 +82,7 @@ CROATIAN = "Svatko ima pravo da bude pošteno saslušan.\n" * 9
         ("a.txt", "他说，妈妈，我回来了。\n" * 3, "gbk", r'GB18030 \("他说'),
         ("a.txt", CZECH, "iso8859-2", "ISO8859-2$"), ("a.txt", CZECH, "cp1250", "CP1250$"),
         ("a.txt", FRENCH, "cp1252", "CP1252$"), ("a.txt", FRENCH, "mac-roman", "MACINTOSH$"),
-        ("a.txt", GERMAN, "latin-1", "CP1252$"),
+        ("a.txt", GERMAN, "latin-1", "CP1252$"), ("a.txt", CZECH, "mac_latin2", "MAC-CENTRALE"),
         ("a.txt", CROATIAN, "iso8859-2", r'CP1250 \(".* poąteno .*"\) or ISO8859-2 \(".* pošteno'),
     ],
 )  # fmt: skip

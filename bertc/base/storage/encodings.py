@@ -16,11 +16,11 @@ from bertc.base.storage.paths import StrPath
 
 ENCODINGS = (
     "CP1252", "ISO8859-15", "MACINTOSH", "CP850", "CP1250", "ISO8859-2", "CP852", "CP1257",
-    "ISO8859-13", "CP1254", "CP1255", "ISO8859-6", "CP1251", "KOI8-R", "KOI8-U", "ISO8859-5",
-    "CP866", "MAC-CYRILLIC", "CP1253", "ISO8859-7", "CP1256", "CP437", "CP932", "EUC-JP",
-    "GB18030", "BIG5", "CP949", "CP874",
+    "MAC-CENTRALEUROPE", "ISO8859-13", "CP1254", "CP1255", "ISO8859-6", "CP1251", "KOI8-R",
+    "KOI8-U", "ISO8859-5", "CP866", "MAC-CYRILLIC", "CP1253", "ISO8859-7", "CP1256", "CP437",
+    "CP932", "EUC-JP", "GB18030", "BIG5", "CP949", "CP874",
 )  # fmt: skip
-"""Encodings of text by names that iconv knows too; of those that read it alike the first counts."""
+"""Encodings of text by iconv's names; of those that read it alike the first counts."""
 _LETTERS = (
     "äöüß", "àâçéèêëîïôùûüÿœæ", "áéíóúñü", "àáâãçéêíóôõú", "àèéìíòóù", "åäöéæø", "áðéíóúýþæö",
     "áäčďéěíĺľňóôŕřšťúůýž", "ąćęłńóśźż", "áéíóöőúüű", "čćđšž", "ăâîşţșț", "çğıöşüâ", "ąčęėįšųūž",
@@ -39,8 +39,8 @@ _SHOWN_BEFORE, _SHOWN = 20, 40
 CONTROLS = re.compile("[\x80-\x9f]")
 """Control characters that no text has in UTF-8, and in other encodings letters or signs."""
 _WORD = re.compile(r"[^\W\d_]+")
-_UTF_16 = (BOM_UTF16_LE, BOM_UTF16_BE)
-_UTF_32 = (BOM_UTF32_LE, BOM_UTF32_BE)
+_MARKS = {"UTF-32": (BOM_UTF32_LE, BOM_UTF32_BE), "UTF-16": (BOM_UTF16_LE, BOM_UTF16_BE)}
+"""What text begins with; UTF-32 first, whose mark begins with that of UTF-16."""
 
 
 def not_utf8(path: StrPath, raw: bytes, offset: int, line: int = 1) -> DataError:
@@ -52,8 +52,7 @@ def not_utf8(path: StrPath, raw: bytes, offset: int, line: int = 1) -> DataError
     if sum(c > "\x7f" for c in text) > 2 * text.count("\ufffd"):
         without = _conversion(path, "-c -f UTF-8 -t UTF-8")
         return DataError(f"{place}, though the text around it is", f"to drop it: {without}")
-    marks = {"UTF-32": _UTF_32, "UTF-16": _UTF_16}
-    marked = [name for name, mark in marks.items() if raw.startswith(mark)][:1]
+    marked = [name for name, mark in _MARKS.items() if raw.startswith(mark)][:1]
     sample = _beyond_ascii(raw[begin:])
     first, *others = marked or _encodings(sample) or [""]
     if not first:
@@ -69,7 +68,7 @@ def refuse_utf_16(path: StrPath, raw: bytes) -> None:
     """Raise a DataError if text begins in UTF-16 without a mark, which UTF-8 may read too."""
     raw = raw[:SAMPLE_BYTES]
     even, odd = raw[::2].count(0), raw[1::2].count(0)
-    if 100 * (even + odd) > len(raw) and not raw.startswith((*_UTF_16, *_UTF_32)):
+    if 100 * (even + odd) > len(raw) and not any(map(raw.startswith, _MARKS.values())):
         name = "UTF-16LE" if odd > even else "UTF-16BE"
         zeros = f"{even + odd:,} of the first {len(raw):,} bytes are 0"
         message = f"{path}: {zeros}; it seems to be {name}"
@@ -101,17 +100,21 @@ def _beyond_ascii(raw: bytes) -> bytes:
     return sample[: sample.rfind(b"\n") + 1] or sample
 
 
+def _codec(name: str) -> str:
+    return lookup("mac_latin2" if name == "MAC-CENTRALEUROPE" else name).name
+
+
 def _encodings(sample: bytes) -> list[str]:
     """The names of encodings by which a text reads best, and not the same, for iconv."""
     from charset_normalizer import from_bytes
 
     # The threshold leaves none out: what is like another would go with it.
-    matches = from_bytes(sample, cp_isolation=[*ENCODINGS], threshold=1.0)
+    matches = from_bytes(sample, cp_isolation=[*map(_codec, ENCODINGS)], threshold=1.0)
     faults = {lookup(n).name: m.chaos for m in matches for n in m.could_be_from_charset}
     ranks: dict[str, tuple[float, str]] = {}
     for name in ENCODINGS:
         with suppress(UnicodeDecodeError, KeyError):
-            rank = faults[lookup(name).name] / 4 + _strangeness(text := sample.decode(name))
+            rank = faults[_codec(name)] / 4 + _strangeness(text := sample.decode(_codec(name)))
             if not CONTROLS.search(text):
                 ranks.setdefault(text, (round(rank, 3), name))
     ordered = sorted(ranks.values(), key=itemgetter(0))
@@ -137,8 +140,8 @@ def _is_plain(word: str) -> bool:
 
 def _shown(sample: bytes, *names: str) -> list[str]:
     """A line by each of some encodings, from shortly before the first character that differs."""
-    read = [[line.decode(name, "replace") for name in names] for line in sample.split(b"\n")]
-    line = max(read, key=lambda texts: len({*texts}))
+    readings = (sample.decode(_codec(name), "replace").split("\n") for name in names)
+    line = max(zip(*readings, strict=False), key=lambda texts: len({*texts}))
     differing = (n for n, signs in enumerate(zip(*line, strict=False)) if len({*signs}) > 1)
     begin = max(0, next(differing, 0) - _SHOWN_BEFORE)
     return [escaped(text[begin : begin + _SHOWN].strip()) for text in line]
