@@ -125,7 +125,7 @@ def estimate(
         time=spent.run_time(resolved.stages, [stage.time for stage in stages], target),
         stages=stages,
         spread=_mean(resolved, stages),
-        pruned=left,
+        left=left,
     )
 
 

@@ -22,8 +22,8 @@ nothing, the vocabulary projection works on predicted positions only. ``electra`
 ELECTRA's published counter. ``6n``: 6 x tokens x the weights that a token meets."""
 CONVENTIONS: tuple[Convention, ...] = ("exact", "electra", "6n")
 IF_ANY = (
-    "generator", "untrained", "frozen", "frozen_per_example", "update_per_step", "average_bytes",
-    "within", "spread", "pruned", "data",
+    "generator", "untrained", "frozen", "frozen_per_example", "update_per_step", "methods_bytes",
+    "within", "spread", "left", "data",
 )  # fmt: skip
 """Figures that JSON has only where they are not 0 or absent."""
 
@@ -81,7 +81,7 @@ class Flops(NamedTuple):
 class Memory(NamedTuple):
     """Bytes on the device; ``peak_bytes`` is the maximum during a training step, no sum of parts.
 
-    ``average_bytes`` is what averages of weights take of ``optimizer_bytes``, beside moments.
+    ``methods_bytes`` is what methods of stages take of ``optimizer_bytes``, beside moments.
     ``activations_bytes`` is what forward saves for backward; with ``recompute`` the input of each
     layer. ``microbatch`` is the number of examples the figures assume: the spec's, or the largest
     that fits, at most the batch. ``largest_microbatch`` fits regardless of the batch; 0: none.
@@ -90,7 +90,7 @@ class Memory(NamedTuple):
     weights_bytes: int
     gradients_bytes: int
     optimizer_bytes: int
-    average_bytes: int
+    methods_bytes: int
     activations_bytes: int
     peak_bytes: int
     microbatch: int
@@ -150,7 +150,7 @@ class Spread(NamedTuple):
 class PartCost(NamedTuple):
     """Cost of one part of a network or step: seconds by bound, and bytes.
 
-    ``state_bytes`` is weights and gradients, for the optimiser moments and averages of weights;
+    ``state_bytes`` is weights and gradients, for the optimiser moments and what methods have;
     ``activations_bytes`` is what forward saves for backward. On a GPU ``start_seconds`` is launch
     time beyond the device's own work.
     """

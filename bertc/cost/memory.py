@@ -217,7 +217,7 @@ def stage_memory(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> 
     return Memory(
         weights_bytes=parameters.total * FP32, gradients_bytes=parameters.trained * FP32,
         optimizer_bytes=state_bytes(stage, parameters.total),
-        average_bytes=methods_bytes(stage, parameters.total),
+        methods_bytes=methods_bytes(stage, parameters.total),
         activations_bytes=max(rows * part.kept for part, rows in parts),
         peak_bytes=max(point.at(rows) for part, rows in parts for point in part.points),
         microbatch=microbatch, largest_microbatch=fit.examples, recompute=fit.recompute,

@@ -39,7 +39,7 @@ def process_memory(
     return memory._replace(
         weights_bytes=sizes.weights,
         optimizer_bytes=sizes.state,
-        average_bytes=memory.average_bytes // layout.shards,
+        methods_bytes=memory.methods_bytes // layout.shards,
         peak_bytes=memory.peak_bytes - sizes.spared,
     )
 

@@ -16,7 +16,7 @@ LEGEND = (
     "Parts, forward and backward: attention and feed-forward of all layers with norms and dropout;",
     "head is all that makes losses of the last states, optimiser norm, clipping and update.",
     "What bounds them: arithmetic, memory traffic, or the start of operations.",
-    "State: weights with gradients, of the optimiser moments and averages of weights. Activations:",
+    "State: weights with gradients, of the optimiser moments and what methods have. Activations:",
     "what forward of a micro-batch leaves for backward.",
 )
 
@@ -36,7 +36,7 @@ class Estimate(InNotebooks):
     time: figures.Time
     stages: tuple[figures.StageEstimate, ...]
     spread: figures.Spread | None
-    pruned: figures.Left | None
+    left: figures.Left | None
     data: figures.DataEstimate | None = None
 
     def __str__(self) -> str:
@@ -170,15 +170,14 @@ def _notes(estimates: Sequence[Estimate]) -> tuple[str, ...]:
 
 
 def _left(estimate: Estimate) -> list[str]:
-    """Size and cost of the network at the end of a run that prunes, beside those before."""
-    if not (left := estimate.pruned):
+    """Size and cost of the network at the end of a run that removes units, and before."""
+    if not (left := estimate.left):
         return []
-    before = estimate.stages[-1].flops.forward_per_example
-    sizes = left.parameters, estimate.parameters.total
+    size = change_text(left.parameters, estimate.parameters.total)
+    cost = change_text(left.forward_per_example, estimate.stages[-1].flops.forward_per_example)
     return [
-        f"Left after pruning: {sizes[0]:,} parameters, {change_text(*sizes)}; forward of an "
-        f"example {flops_text(left.forward_per_example)}, "
-        f"{change_text(left.forward_per_example, before)}."
+        f"Left at the end: {left.parameters:,} parameters, {size}; forward of an example "
+        f"{flops_text(left.forward_per_example)}, {cost}."
     ]
 
 
@@ -192,12 +191,11 @@ def _sections(run: Estimate) -> dict[str, list[Row]]:
     apart: Row = ("frozen, beside it", lambda c: f"{c.parameters.frozen:,}")
     frozen: Row = ("frozen, of it", lambda c: flops_text(c.flops.frozen_per_example))
     update: Row = ("optimiser, of it", lambda c: flops_text(c.flops.update_per_step))
-    means: Row = ("averages, of it", lambda c: bytes_text(c.memory.average_bytes))
+    methods: Row = ("methods, of it", lambda c: bytes_text(c.memory.methods_bytes))
     talk: Row = (
         "messages, a step",
         lambda c: duration_text(c.spread.communication_seconds) if c.spread else "",
     )
-    averaged = any(stage.memory.average_bytes for stage in run.stages)
     return {
         "parameters": [
             *(_part_row(part) for part in PARTS if part in run.parameters.by_part),
@@ -220,7 +218,7 @@ def _sections(run: Estimate) -> dict[str, list[Row]]:
             ("weights", lambda c: bytes_text(c.memory.weights_bytes)),
             ("gradients", lambda c: bytes_text(c.memory.gradients_bytes)),
             ("optimiser", lambda c: bytes_text(c.memory.optimizer_bytes)),
-            *([means] if averaged else []),
+            *([methods] if any(stage.memory.methods_bytes for stage in run.stages) else []),
             ("activations", lambda c: bytes_text(c.memory.activations_bytes)),
             ("peak", lambda c: bytes_text(c.memory.peak_bytes)),
             ("micro-batch", lambda c: f"{c.memory.microbatch:,}"),

@@ -115,9 +115,9 @@ def test_what_is_pruned_is_gone_of_the_average_too(tiny, go, tmp_path, cache):
 def test_an_average_takes_what_the_estimate_says(run, tiny):
     with_it, without = estimate(tiny(average="ema(2)")), estimate(tiny())
     held = sum(mean.nbytes for mean in tensors_at(run, 10, "average").values())
-    assert with_it.memory.average_bytes == held
+    assert with_it.memory.methods_bytes == held
     assert with_it.memory.peak_bytes - without.memory.peak_bytes == held
-    assert "averages, of it" in str(with_it)
+    assert "methods, of it" in str(with_it)
     assert "average" not in as_json([without])
     # Weights and averages are read, averages written, after every step.
     specs = ("average=none", "average=ema(200)")

@@ -81,9 +81,9 @@ def test_the_network_that_is_left_computes_the_same(name, pruning, tmp_path, go)
     assert torch.allclose(whole.encode(ids), left.encode(ids), atol=1e-5)
     assert f"{size(left):,} of {size(whole):,} parameters" in report.notes[0]
     predicted = estimate(resolved)
-    assert predicted.pruned.parameters == size(left)
-    assert predicted.pruned.forward_per_example < predicted.stages[-1].flops.forward_per_example
-    assert estimate(program_left(resolved)).pruned is None
+    assert predicted.left.parameters == size(left)
+    assert predicted.left.forward_per_example < predicted.stages[-1].flops.forward_per_example
+    assert estimate(program_left(resolved)).left is None
 
 
 def test_a_pruned_run_is_evaluated_exported_and_begun_from(pruning, tiny, tmp_path, cache, go):

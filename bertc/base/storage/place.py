@@ -1,6 +1,5 @@
 """Folders at addresses: on this machine, or in any store that fsspec knows."""
 
-import logging
 import math
 import os
 import re
@@ -24,7 +23,6 @@ from bertc.base.storage.stores import CREDENTIALS, open_store, refuse_no_address
 AnswerT = TypeVar("AnswerT")
 OtherT = TypeVar("OtherT")
 Access = Literal["read", "write"]
-_LOG = logging.getLogger(__name__)
 TRIES = 7
 FIRST_WAIT_SECONDS = 1.0  # before the second try; twice as long before each later one
 WRONG = "its content is not what the manifest says"
@@ -35,6 +33,12 @@ LATER = "what was done before is intact; try again when the store answers well"
 NO_BUCKET = re.compile("(bucket|container) does not exist")
 VERSIONS = ("ETag", "etag", "md5Hash", "blob_id", "LastModified", "mtime", "created")
 """Names in stores of the version of a file, the surest first."""
+
+
+def _warn(message: str, *values: str) -> None:
+    import logging  # 7 million instructions at each start
+
+    logging.getLogger(__name__).warning(message, *values)
 
 
 @dataclass(eq=False)
@@ -234,7 +238,7 @@ class FolderAt:
 
     def _note_answer(self) -> None:
         if self.failures:
-            _LOG.warning("%s answers again", for_terminal(self.address))
+            _warn("%s answers again", for_terminal(self.address))
         self.answered, self.failures = True, []
 
     def _note_failure(self, name: str, access: Access, error: BaseException) -> float:
@@ -244,7 +248,7 @@ class FolderAt:
             self.failures = failures = []
             message = for_terminal(self._failed(name, access, error, LATER).message)
             end = time.strftime("%X", time.localtime(time.time() + LONGEST_SECONDS))
-            _LOG.warning("warning: %s; it is tried again until %s", message, end)
+            _warn("warning: %s; it is tried again until %s", message, end)
         failures.append(now)
         return failures[0] + LONGEST_SECONDS
 

@@ -10,10 +10,10 @@ part against pages of others; the sheets were not opened for it (docs/estimates.
 """
 
 import difflib
+import json
 import math
 import os
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -58,7 +58,7 @@ def _card(name: str, sheet: Mapping[str, float]) -> Device:
     )  # fmt: skip
 
 
-_DATA = tomllib.loads(read_text(Path(__file__).with_name("accelerators.toml"), 2**20))
+_DATA = json.loads(read_text(Path(__file__).with_name("accelerators.json"), 2**20))
 ACCELERATORS = {name: _card(name, sheet) for name, sheet in _DATA["sheets"].items()}
 _MAKERS = re.compile(r"\b(nvidia|tesla|geforce)\b")
 

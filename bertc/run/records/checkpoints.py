@@ -4,8 +4,7 @@
         weights.safetensors      every weight of the weight table
         optimizer.safetensors    m.<weight> and v.<weight>, as the rule keeps them
         memory.safetensors       what the rows of the next batch go on from, where there is one
-        best.safetensors         the weights of the best evaluation, where a stage has patience
-        average.safetensors      the average of every weight, where a stage has one
+        METHOD.safetensors       what a method of the stage has: an average, the best weights
         progress.json            where the run stands
         manifest.json            size and sha256 of the others, and what they belong to
 
