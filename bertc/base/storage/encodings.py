@@ -18,12 +18,14 @@ ENCODINGS = (
     "CP1252", "ISO8859-15", "MACINTOSH", "CP850", "CP1250", "ISO8859-2", "CP852", "CP1257",
     "MAC-CENTRALEUROPE", "ISO8859-13", "CP1254", "CP1255", "ISO8859-6", "CP1251", "KOI8-R",
     "KOI8-U", "ISO8859-5", "CP866", "MAC-CYRILLIC", "CP1253", "ISO8859-7", "CP1256", "CP437",
-    "CP932", "EUC-JP", "GB18030", "BIG5", "CP949", "CP874",
+    "CP775", "CP737", "CP857", "CP860", "CP861", "CP865", "CP869", "MAC-IS", "ISO8859-4",
+    "ISO8859-16", "CP932", "EUC-JP", "GB18030", "BIG5", "CP949", "CP874",
 )  # fmt: skip
 """Encodings of text by iconv's names; of those that read it alike the first counts."""
 _LETTERS = (
-    "äöüß", "àâçéèêëîïôùûüÿœæ", "áéíóúñü", "àáâãçéêíóôõú", "àèéìíòóù", "åäöéæø", "áðéíóúýþæö",
-    "áäčďéěíĺľňóôŕřšťúůýž", "ąćęłńóśźż", "áéíóöőúüű", "čćđšž", "ăâîşţșț", "çğıöşüâ", "ąčęėįšųūž",
+    "äöüß", "àâçéèêëîïôùûüÿœæ", "áéíóúñü", "àçèéíïòóúü·", "àáâãçéêíóôõú", "àèéìíòóù", "åäöéæø",
+    "áðéíóúýþæö", "çğıöşüâîû\u0307",  # of a small İ
+    "áäčďéěíĺľňóôŕřšťúůýž", "ąćęłńóśźż", "áéíóöőúüű", "čćđšž", "ăâîşţșț", "ąčęėįšųūž",
     "āčēģīķļņōŗšūž", "äõöüšž", "абвгдежзийклмнопрстуфхцчшщъыьэюяё",
     "абвгдежзийклмнопрстуфхцчшщьюяєіїґ", "абвгдђежзијклљмнњопрстћуфхцчџш",
     "άαβγδέεζήηθίϊΐικλμνξόοπρσςτύϋΰυφχψώω",
@@ -33,14 +35,16 @@ _SIGNS = "’‘“”„«»–—…€°§·¿¡ºª\xa0，。、！？：；
 SAMPLE_BYTES, LOOKED_AT_BYTES = 1 << 13, 1 << 16
 """Bytes around the first that is not UTF-8, and of lines that are not ASCII, that are looked at."""
 MOST_READINGS, _ALIKE = 3, 0.03
-"""Encodings that are named, and by how much a rank may be more than the best."""
+"""Encodings that are named, and by how much, besides a character, a rank may be more."""
 _SHOWN_BEFORE, _SHOWN = 20, 40
 """Characters of a line that are shown, before the first that differs and in all."""
 CONTROLS = re.compile("[\x80-\x9f]")
 """Control characters that no text has in UTF-8, and in other encodings letters or signs."""
+_SINGLE = re.compile(r"(?<=[a-z])[\u2e80-\uffff](?![\u2e80-\uffff])")
+"""A sign of East Asia by itself in a word."""
 _WORD = re.compile(r"[^\W\d_]+")
 _MARKS = {"UTF-32": (BOM_UTF32_LE, BOM_UTF32_BE), "UTF-16": (BOM_UTF16_LE, BOM_UTF16_BE)}
-"""What text begins with; UTF-32 first, whose mark begins with that of UTF-16."""
+"""Marks at the beginning of text; that of UTF-16 is the beginning of that of UTF-32."""
 
 
 def not_utf8(path: StrPath, raw: bytes, offset: int, line: int = 1) -> DataError:
@@ -54,14 +58,13 @@ def not_utf8(path: StrPath, raw: bytes, offset: int, line: int = 1) -> DataError
         return DataError(f"{place}, though the text around it is", f"to drop it: {without}")
     marked = [name for name, mark in _MARKS.items() if raw.startswith(mark)][:1]
     sample = _beyond_ascii(raw[begin:])
-    first, *others = marked or _encodings(sample) or [""]
-    if not first:
+    if not (names := marked or _encodings(sample)):
         return DataError(place, help="save the file as UTF-8")
+    first, *others = names
     help = _conversion(path, f"-f {first} -t UTF-8")
-    if others:
-        first, *others = map('{} ("{}")'.format, (first, *others), _shown(sample, first, *others))
-        help += "; if another line is right, with its name in place of the first"
-    return DataError(f"{place}; it seems to be {' or '.join((first, *others))}", help)
+    help += "; if another line is right, with its name in place of the first" * bool(others)
+    lines = [first] if marked else map('{} ("{}")'.format, names, _shown(sample, *names))
+    return DataError(f"{place}; it seems to be {' or '.join(lines)}", help)
 
 
 def refuse_utf_16(path: StrPath, raw: bytes) -> None:
@@ -101,7 +104,7 @@ def _beyond_ascii(raw: bytes) -> bytes:
 
 
 def _codec(name: str) -> str:
-    return lookup("mac_latin2" if name == "MAC-CENTRALEUROPE" else name).name
+    return lookup({"MAC-CENTRALEUROPE": "mac_latin2", "MAC-IS": "mac_iceland"}.get(name, name)).name
 
 
 def _encodings(sample: bytes) -> list[str]:
@@ -114,11 +117,13 @@ def _encodings(sample: bytes) -> list[str]:
     ranks: dict[str, tuple[float, str]] = {}
     for name in ENCODINGS:
         with suppress(UnicodeDecodeError, KeyError):
-            rank = faults[_codec(name)] / 4 + _strangeness(text := sample.decode(_codec(name)))
+            text = sample.decode(_codec(name))
+            rank = faults[_codec(name)] / 4 + _strangeness(text)
             if not CONTROLS.search(text):
                 ranks.setdefault(text, (round(rank, 3), name))
     ordered = sorted(ranks.values(), key=itemgetter(0))
-    best = [name for rank, name in ordered if rank <= ordered[0][0] + _ALIKE]
+    alike = _ALIKE + 1 / max(1, sum(byte > 127 for byte in sample))
+    best = [name for rank, name in ordered if rank <= ordered[0][0] + alike]
     return best[:MOST_READINGS]
 
 
@@ -127,6 +132,7 @@ def _strangeness(text: str) -> float:
     plain = _WORD.sub(lambda word: word[0] if _is_plain(word[0]) else "?" * len(word[0]), text)
     counts = Counter(c for c in plain.lower() if not c.isascii() and c not in _SIGNS)
     of_script = sum(n for c, n in counts.items() if unicodedata.category(c) in ("Lo", "Mn"))
+    of_script -= len(_SINGLE.findall(text))
     of_language = max(sum(counts[letter] for letter in {*letters}) for letters in _LETTERS)
     beyond = sum(not c.isascii() and c not in _SIGNS for c in text)
     return 1 - max(of_script, of_language) / beyond if beyond else 0.0
