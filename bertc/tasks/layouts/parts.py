@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 from bertc.base.diagnostics import DataError, MissingInputError, listed, several
 from bertc.base.storage.paths import check_path, is_file, is_taken, names_in, user_path
@@ -124,9 +125,9 @@ def read_tagged(task: Tag, part: DataPart) -> Iterator[example.TaggedExample]:
             raise DataError(message, "a tag for each word")
         if not task.labels or names_spans(task.labels):
             tags = bio(tags)
-        for tag in tags:
-            if task.labels or not tag:
-                read.known_label(tag, task.labels, place, "tag")
+        tags = tuple(normalize("NFC", tag) for tag in tags)
+        if task.labels or "" in tags:
+            tags = tuple(read.known_label(tag, task.labels, place, "tag") for tag in tags)
         yield example.TaggedExample(key, sentence, tags)
 
 

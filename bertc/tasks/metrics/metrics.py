@@ -110,6 +110,8 @@ def _value(metric: Metric, task: AnyTask, right: AnswerValues, answers: AnswerVa
         case "accuracy":  # of examples, for tags of words; 0 if there are none
             if isinstance(task.answer, Tags):
                 right, answers = (list(chain(*_tags(side))) for side in (right, answers))
+            if isinstance(task.answer, Several):  # the order of labels says nothing
+                right, answers = ([(*sorted(v),) for v in _tags(side)] for side in (right, answers))
             hits = sum(a == b for a, b in zip(right, answers, strict=True))
             return hits / max(1, len(right))
         case "f1":  # of one label; 0 if neither side has it, as in scikit-learn

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Sequence
 from typing import Any
+from unicodedata import normalize
 
 from bertc.base.diagnostics import DataError, listed, nearest
 
@@ -50,9 +51,9 @@ def label(cell: Any, place: str, column: str) -> str:
 def known_label(
     name: str, labels: Sequence[str], place: str, what: str = "label", layout: str = ""
 ) -> str:
-    """Check that a label is known; ``layout`` is the help for files of another layout."""
-    if name in labels:
-        return name
+    """The known label that is equal after NFC; ``layout`` is the help for files of another."""
+    if alike := [x for x in labels if x == name or normalize("NFC", x) == normalize("NFC", name)]:
+        return alike[0]
     choices = listed([repr(label) for label in labels])
     if not name:
         help = f"one of {choices}" if labels else ""
@@ -77,7 +78,7 @@ def label_in(
     """The label in a cell, one of ``labels`` if there are any; None for values in ``hidden``."""
     if text_column and isinstance(cell, list):
         raise DataError(f"{place}: {column!r} is a list, a label expected", _EACH)
-    name = label(cell, place, column)
+    name = normalize("NFC", label(cell, place, column))
     if name in hidden:
         return None
     if name in labels or (name and not labels):
@@ -101,11 +102,9 @@ def labels_in(
         cell = [part for part in cell.split(separator) if part.strip()]
     elif not isinstance(cell, list):
         cell = [cell]
-    names = dict.fromkeys(label(item, place, column) for item in cell)
-    for name in names:
-        if not name or (known and name not in known):
-            known_label(name, known, place)
-    return tuple(names)
+    names = dict.fromkeys(normalize("NFC", label(item, place, column)) for item in cell)
+    ok = (n if n and (not known or n in known) else known_label(n, known, place) for n in names)
+    return tuple(ok)
 
 
 def flag(cell: Any, place: str, column: str) -> bool:

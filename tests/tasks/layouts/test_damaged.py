@@ -195,12 +195,12 @@ def test_damage_is_reported_with_its_place(tmp_path: Path, case: str) -> None:
 
 def test_labels_that_training_lacks(tmp_path: Path) -> None:
     path = tmp_path / "dev.csv"
-    path.write_text("text,label\nx,a\ny,c\n")
-    task = Classify(train=str(path), dev=str(path), test=str(path), labels=("a", "b"))
+    path.write_text("text,label\nx,\u00e4\ny,c\n", encoding="utf-8")
+    task = Classify(train=str(path), dev=str(path), test=str(path), labels=("a\u0308", "b"))
     unlabelled = read_examples, DataPart(path, labelled=False)
     for read, part in ((part_examples, "dev"), (part_examples, "test"), unlabelled):
         refused = pytest.raises(DataError, read, task, part)
-        refused.match(r"dev.csv:3: unknown label 'c', one of 'a', 'b'")
+        refused.match(r"dev.csv:3: unknown label 'c', one of 'a\u0308', 'b'")
 
 
 @pytest.mark.parametrize(

@@ -339,15 +339,15 @@ def test_rows_are_called_by_their_id(tmp_path: Path) -> None:
 
 
 def test_several_labels_are_lists_or_columns(data: Path) -> None:
-    cells: list[Any] = [["b", "a", "b"], "b, a", '["b", "a"]', "b", [], "", 7]
+    cells: list[Any] = [["b", "\u00e4", "b"], "b, a\u0308", '["b", "\u00e4"]', "b", [], "", 7]
     rows = [{"text": "x", "label": cell, "a": 1, "b": "false"} for cell in cells]
     path = lines(data / "a.jsonl", rows)
     task = Classify(train=path, labels=Many())
     read = [row.answer for row in part_examples(task)]  # type: ignore[union-attr]
-    assert read == [("b", "a")] * 3 + [("b",), (), (), ("7",)]
+    assert read == [("b", "\u00e4")] * 3 + [("b",), (), (), ("7",)], "in NFC"
     flags = part_examples(Classify(train=path, label=("a", "b")))
     assert {row.answer for row in flags} == {("a",)}  # type: ignore[union-attr]
-    assert {*found_labels(task, part_examples(task))} == {"7", "a", "b"}
+    assert {*found_labels(task, part_examples(task))} == {"7", "\u00e4", "b"}
     empty = lines(data / "b.jsonl", [{"text": "x", "label": []}] * 2)
     with pytest.raises(DataError, match="no labels in all 2 examples"):
         found_labels(task, part_examples(task.model_copy(update={"train": empty})))

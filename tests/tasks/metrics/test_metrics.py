@@ -111,9 +111,8 @@ def test_scores_are_judged_as_by_scipy() -> None:
         if len(set(right)) == 1 or len(set(said)) == 1:
             continue
         found = judge(STSB, answered(right.tolist()), said.tolist())
-        pearson, spearman = (
-            how(right, said).statistic for how in (stats.pearsonr, stats.spearmanr)
-        )
+        both = (how(right, said).statistic for how in (stats.pearsonr, stats.spearmanr))
+        pearson, spearman = both
         assert found == pytest.approx({"pearson": pearson, "spearman": spearman}, abs=1e-12)
 
 
@@ -161,7 +160,7 @@ def test_several_labels_are_judged_as_by_scikit_learn() -> None:
             [tuple(name for name, yes in zip(NAMES, row, strict=True) if yes) for row in side]
             for side in flags
         )
-        known = [TextExample(str(n), ("a",), names) for n, names in enumerate(right)]
+        known = [TextExample(str(n), ("a",), names[::-1]) for n, names in enumerate(right)]
         ours = judge(task, known, said)
         for average in ("micro", "macro"):
             reference = sklearn_metrics.f1_score(*flags, average=average, zero_division=0)
