@@ -25,6 +25,7 @@ from bertc.run.models import runs
 from bertc.run.models.loading import newest_step
 from bertc.run.records.calibration import divide_by_temperatures
 from bertc.run.records.folder import RunFolder
+from bertc.run.records.metrics import ends_until
 from bertc.run.records.results import values_of
 from bertc.text.vocab.vocabulary import vocabulary_of
 
@@ -153,8 +154,10 @@ def _training(folder: RunFolder, resolved: Resolved, step: int, texts: list[str]
     resolved = folder.fix_steps(resolved)
     lines = [line for line in folder.read_metrics() if line["step"] <= step]
     tokens = max((line.get("tokens", 0) for line in lines), default=0)
-    yield f"## Training, {step:,} of {several(resolved.steps, 'step')}"
-    yield from ("", f"It read {tokens:,} tokens, padding of rows included, of:", "")
+    left_out, ends = ends_until(step, lines)
+    yield f"## Training, {step - left_out:,} of {several(resolved.steps, 'step')}"
+    yield from ("", f"It read {tokens:,} tokens, padding of rows included.", *ends)
+    yield from ("Its files, with those that it was evaluated on:", "")
     yield from _shown(texts, _TEXTS, "texts")
     for stage in resolved.stages:
         learns = " + ".join(term.name for term in stage.objective)

@@ -177,6 +177,7 @@ def test_a_stage_ends_early_with_its_best_weights(tuned, scored, tmp_path, optio
     same_tensors(*(tensors_at(tmp_path / "run", step) for step in (4, 20)))
     again = evaluate_run(tmp_path / "run", **options)
     assert again.evaluation.losses == report.evaluation.losses == found[1]["losses"]
+    assert ((again.step, again.steps), again.notes[-1]) == ((8, 20), report.notes[-1])
     assert not list((tmp_path / "run" / "checkpoints" / "step-00000020").glob("best*"))
 
 

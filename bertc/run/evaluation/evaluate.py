@@ -37,6 +37,7 @@ from bertc.run.evaluation.tasks import Details, evaluate_files, evaluate_tasks, 
 from bertc.run.models.loading import load, read_model, transformer_of, without_heads
 from bertc.run.records.checkpoints import newest
 from bertc.run.records.folder import RunFolder
+from bertc.run.records.metrics import ends_until
 from bertc.run.train.report import NextTokenCost, Report, next_token_cost, plateau_lines
 from bertc.run.train.state import Progress
 from bertc.tasks.examples.task import TaskData
@@ -81,8 +82,8 @@ def evaluate_run(
     files = files or any(map(is_imported, trained.tasks))
     devs = [getattr(t, "dev", "") or getattr(t, "data", "") for t in trained.tasks]
     named = names_files(task, ("dev",)) and not (part or manner.examples or any(devs))
-    reading, is_run = None, folder.holds_a_run
-    details = Details(run, fits=(named or not files) and is_run and not without)
+    fits = (named or not files) and folder.holds_a_run and not without
+    reading, details = None, Details(run, fits=fits)
     with folder.naming_home(resolved), closing(choose(quiet)) as display:
         if files:
             manner.refuse_for_tasks()
@@ -96,10 +97,10 @@ def evaluate_run(
                 evaluation, notes, reading = _as_in_training(opened, manner, display, details)
     stands_in = stand_in(trained, done.step)
     notes = (*plateau_lines(evaluation), *notes, *([stands_in.evaluated] if stands_in else []))
-    return Report(
-        run, done.step, resolved.steps_by(done.step, done.seconds), done.tokens, done.seconds,
-        evaluation, notes, reading, tuple(details.notes),
-    )  # fmt: skip
+    left_out, ends = ends_until(done.step, folder.follow())
+    taken, planned = done.step - left_out, resolved.steps_by(done.step, done.seconds)
+    way = run, taken, planned, done.tokens, done.seconds, evaluation
+    return Report(*way, (*notes, *ends), reading, tuple(details.notes))
 
 
 def _program_of(folder: RunFolder) -> tuple[Resolved, Progress]:

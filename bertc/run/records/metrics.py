@@ -6,7 +6,7 @@ Loads no torch.
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -107,6 +107,14 @@ def describe(end: Ended) -> str:
     """A line on the end of a stage with patience."""
     early = "stopped early at" if end["ended"] < end["end"] else "ended at"
     return f"{early} step {end['ended']:,} of {end['end']:,}: best at step {end['step']:,}"
+
+
+def ends_until(step: int, lines: Iterable["Line"]) -> tuple[int, tuple[str, ...]]:
+    """Steps that stages with patience did not take, and a line on the end of each."""
+    ended = [(line["stage"], line["best"]) for line in lines if "best" in line]
+    ended = [(stage, end) for stage, end in ended if end["end"] <= step]
+    notes = (f"stage {stage} {describe(end)}" for stage, end in ended)
+    return sum(end["end"] - end["ended"] for _, end in ended), tuple(notes)
 
 
 class Line(TypedDict, total=False):

@@ -195,17 +195,15 @@ def finish(session: Session) -> Report:
     if session.ranks.is_main:
         notes = _write(session, tensors)
         lines = metrics.read(folder.metrics)
-    ends = [line for line in lines if "best" in line]
     last = next((line for line in reversed(lines) if line["kind"] == "eval"), None)
     known = {field.name for field in fields(Evaluation)}
-    notes = (*notes, *(f"stage {line['stage']} {metrics.describe(line['best'])}" for line in ends))
-    left_out = sum(line["best"]["end"] - line["best"]["ended"] for line in ends)
+    left_out, ends = metrics.ends_until(progress.step, lines)
     return Report(
         folder=folder.path, step=progress.step - left_out,
         steps=session.resolved.steps_by(progress.step, progress.seconds), tokens=progress.tokens,
         seconds=progress.seconds,
         evaluation=last and Evaluation(**{n: value for n, value in last.items() if n in known}),
-        notes=notes,
+        notes=(*notes, *ends),
     )  # fmt: skip
 
 
