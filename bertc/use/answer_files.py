@@ -2,7 +2,9 @@
 
 import csv
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -33,9 +35,11 @@ def write_answer_file(out: Path, parts: Iterable[list[AnswerRow]]) -> None:
             with open(aside, "w", encoding="utf-8", newline="") as file:
                 if out.suffix == ".jsonl":
                     file.writelines(f"{line}\n" for line in answer_lines(parts))
-                else:
-                    dialect = "excel" if out.suffix == ".csv" else "excel-tab"
-                    _table(csv.writer(file, dialect), parts)
+                elif out.suffix == ".csv":
+                    _table(csv.writer(file).writerow, parts)
+                else:  # without quotes, which have no meaning where it is read
+                    plain = partial(re.sub, r"[\t\r\n]+", " ")
+                    _table(lambda row: file.write("\t".join(map(plain, row)) + "\n"), parts)
         durable.sync(aside)
 
 
@@ -44,24 +48,25 @@ def answer_lines(parts: Iterable[list[AnswerRow]]) -> Iterator[str]:
     return (json.dumps(row, ensure_ascii=False) for row in chain.from_iterable(parts))
 
 
-def _table(writer: Any, parts: Iterable[list[AnswerRow]]) -> None:
+def _table(write: Callable[[list[str]], Any], parts: Iterable[list[AnswerRow]]) -> None:
     """Columns of the first row; parts of an object have dotted names, lists are JSON."""
     names: list[str] = []
     for row in chain.from_iterable(parts):
         cells = dict(_flat(row))
         if not names:
             names = [*cells]
-            writer.writerow(names)
-        writer.writerow([cells.get(name, "") for name in names])
+            write(names)
+        write([cells.get(name, "") for name in names])
 
 
-def _flat(row: AnswerRow, above: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(row: AnswerRow, above: str = "") -> Iterator[tuple[str, str]]:
     for name, cell in row.items():
         if isinstance(cell, dict):
             yield from _flat(cell, f"{above}{name}.")
         else:
             listed = isinstance(cell, list | tuple)
-            yield above + name, json.dumps(cell, ensure_ascii=False) if listed else cell
+            text = json.dumps(cell, ensure_ascii=False) if listed else str(cell)
+            yield above + name, "" if cell is None else text
 
 
 def _parquet(path: Path, parts: Iterable[list[AnswerRow]]) -> None:

@@ -188,7 +188,7 @@ def test_labels_of_one_probability_are_named():
 
 def test_answers_go_to_files_in_parts_with_columns_of_nested_rows(go, farm, tmp_path, monkeypatch):
     go(f"{farm['text']}{FAST}task={farm['several']} steps=4")
-    nested = [{"doc": {"body": t, "n": 1}, "key": None} for t, _, _ in sentences("dev")]
+    nested = [{"doc": {"body": f"{t}\t", "n": 1}, "key": None} for t, _, _ in sentences("dev")]
     file = tmp_path / "in.jsonl"
     file.write_text("\n".join(map(json.dumps, nested)))
     asked = "classify(text='doc.body')"
@@ -208,6 +208,9 @@ def test_answers_go_to_files_in_parts_with_columns_of_nested_rows(go, farm, tmp_
     assert (first["doc.body"], first["key"]) == (nested[0]["doc"]["body"], "")
     assert json.loads(first["labels"]) == said[0]["labels"]
     assert float(first["probabilities.hens"]) == said[0]["probabilities"]["hens"]
+    rows = [line.split("\t") for line in write("a.tsv").read_text().splitlines()]
+    assert {len(row) for row in rows} == {len(rows[0])}
+    assert json.dumps(said[0]["labels"]) in rows[1]
     stored = parquet.read_table(write("a.parquet"))
     assert stored.to_pylist() == said
     again = parquet.read_table(write("b.parquet", tmp_path / "a.parquet")).to_pylist()

@@ -113,7 +113,8 @@ def begin_as_text(
         if files.suffix(path) != ".parquet":
             with opened_stream(path) as file:
                 beginning = file.stream.read(share)
-                yield from controls_in(path, streams.decode(beginning, path, 1, complete=False))
+                whole = len(beginning) < share
+                yield from controls_in(path, streams.decode(beginning, path, 1, complete=whole))
         if read and has_columns(path) and files.size_of(path):
             with opened_stream(path) as file:
                 next(read(file), None)

@@ -122,7 +122,7 @@ def _fields(records: Iterator[Record], path: AnyFile, which: ColumnSelection) ->
             if which.short and len(fields) < len(names):
                 continue
             message = f"{where}:{number}: {len(fields)} columns, line {begins} has {len(names)}"
-            raise DataError(message, "each row needs a field for every column")
+            raise DataError(message, "a field for every column; quotes are for .csv files alone")
         yield TableRow(f"{where}:{number}", tuple([fields[i] if i >= 0 else None for i in indices]))
 
 
