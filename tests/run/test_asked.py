@@ -202,7 +202,7 @@ ONE = [  # a task, right answers, answers, and the one that all examples got
     (Glue(task="stsb", data="-"), (1.0, 3.0, 5.0), (3.5986, 3.5991, 3.5994), "about 3.599"),
     (Regress(), (1.0, 3.0, 5.0), (3.2, 3.5, 3.8), None),
     (Regress(label=("a", "b")), ((0.0, 0.0), (1.0, 9.0)), ((0.1, 2.5), (0.4, 2.5)), "b about 2.5"),
-    (Rerank(), (0.0, 1.0), (0.3, 0.3001), "about 0.3"),
+    (Rerank(), (0.0, 1.0), (0.3, 0.3001), "between 0.3 and 0.3001"),
     (Embed(positive="b", score="s"), (0.0, 5.0), (0.99, 0.99), "about 0.99"),
     (Embed(positive="b"), (None, None), (0, 0), None),
     (Choose(), (0, 1, 2), (2, 2, 2), "2"),
@@ -224,10 +224,8 @@ def test_one_answer_to_everything_is_seen_of_every_task(task, right, answers, sa
 def test_no_answer_is_one_too():
     scores = {"squad": {"dev": {"em": 0.5}, "other": {"em": 0.25}}}
     found = Evaluation(1.0, {}, {}, 2, scores=scores, always={"squad": {"dev": ""}})
-    assert score_lines(found) == [
-        "squad dev: em 0.5000 (every example got no answer)",
-        "squad other: em 0.2500",
-    ]
+    dev, other = "squad dev: em 0.5000 (every example got no answer)", "squad other: em 0.2500"
+    assert score_lines(found) == [dev, other]
 
 
 README = Path(__file__).parents[2] / "README.md"

@@ -154,7 +154,9 @@ def answer_scores(
     head: nn.Module,
 ) -> Tensor:
     """Scores in fp32: (n, labels), (n, numbers), (n, choices) or (b, k, tags)."""
-    scores_bkc: Tensor = head(states_bkh).float()
+    # In bf16 scores of one magnitude would be one number; those of tags are compared within a word.
+    read = states_bkh if isinstance(answer, Tags) else states_bkh.float()
+    scores_bkc: Tensor = head(read).float()
     match answer:
         case Tags():
             return scores_bkc

@@ -6,6 +6,7 @@ Axes: n examples, c labels.
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -191,8 +192,10 @@ def _only_numbers(node: Score | Vector, examples: Examples, answers: AnswerValue
         right_nk = np.array([gold(example) for example in examples], dtype=float)
         names, usual_k = node.names or names, right_nk.reshape(values_nk.shape).std(0)
     alike_k = values_nk.std(0) < ALIKE * usual_k
-    means = zip(names, values_nk.mean(0), alike_k, strict=True)
-    return ", ".join(f"{name} about {mean:.4g}".strip() for name, mean, one in means if one) or None
+    alike = compress(zip(names, values_nk.min(0), values_nk.max(0), strict=True), alike_k)
+    shown = ((name, f"{low:.4g}", f"{high:.4g}") for name, low, high in alike)
+    about = (f"{n} {f'about {a}' if a == b else f'between {a} and {b}'}" for n, a, b in shown)
+    return ", ".join(map(str.strip, about)) or None
 
 
 def evaluate_files(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tokenizers import Encoding
 
 from bertc.base.diagnostics import as_data_error, several
-from bertc.ir.learning import AnyTask
+from bertc.ir.learning import AnyTask, Embed
 from bertc.tasks.layouts.example import Examples
 from bertc.text.rows.index import overhang
 from bertc.text.vocab.vocabulary import FAILS, Vocabulary
@@ -243,7 +243,8 @@ def notes_on_cuts(task: AnyTask, rows: TaskRows, count: int, name: str, seq: int
     if rows.num_cut:
         may_window = name == "training " and getattr(task, "stride", 1) == 0
         window = "; stride= reads them in windows" if may_window else ""
-        notes.append(f"{rows.num_cut:,} {among} are cut to {seq} tokens{window}")
+        limit = min(seq, isinstance(task, Embed) and task.longest or seq)
+        notes.append(f"{rows.num_cut:,} {among} are cut to {limit} tokens{window}")
     if rows.num_windowed:
         passes = -(-len(rows.owners) // max(1, count))
         enough = f"; epochs={passes} reads all of them" if name == "training " else ""
