@@ -368,6 +368,12 @@ def test_the_commands_of_the_page_on_an_encoder_like_modernbert_run(run):
         assert name == "decoder.weight" or torch.equal(weight, learned[name])
 
 
+def test_the_specs_of_the_readme_are_sound(run):
+    lay_out({"text/a.txt": FARMS})
+    for words in commands(PAGES[0]):
+        assert words[0] == "predict" or "minilm" in words[1] or run("check", words[1])
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_files_and_lines_of_the_readme_are_short(page):
     for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):

@@ -68,8 +68,9 @@ class Choice:
         spent = " or ".join(f"--{b.kind} {b.text(b.most)}" for b in self.budgets if b.kind in SPENT)
         known = f"{_digits(family.tokens_per_parameter)} of {family.name}"
         return (
-            f"{Table(head, rows)}\n\n{self.tried:,} shapes tie: each has steps for all of {spent}; "
-            f"that one is taken whose\ntokens a parameter are nearest to the {known}"
+            f"{Table(head, rows)}\n\n{self.tried:,} shapes tie: each has steps for all of {spent}. "
+            "Of those that read more tokens\nthan any larger one that is taken whose tokens a "
+            f"parameter are nearest to the {known}"
             f"{self._remark()}"
         )
 

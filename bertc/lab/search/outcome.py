@@ -28,8 +28,8 @@ def _cost_of(folder: Path, trial: Any, name: str) -> float:
 
 
 MOST_ROWS = 20
-LEAST_TRIALS = 4
-"""Finished trials that importances need."""
+LEAST_TRIALS = 30
+"""Finished trials that importances need, which look at the best tenth."""
 STATE_NAMES = {"COMPLETE": "finished", "PRUNED": "stopped early", "RUNNING": "unfinished"}
 
 
@@ -74,7 +74,7 @@ class Outcome:
         """The share of each setting in what separates good trials, the largest first.
 
         Of settings that all trials have (PED-ANOVA, Watanabe et al. 2023, as Optuna has it); {}
-        before a few trials have finished.
+        before ``LEAST_TRIALS`` have finished.
         """
         finished = [trial for trial in self.trials if trial.state == "finished"]
         return self._importances() if len(finished) >= LEAST_TRIALS else {}
