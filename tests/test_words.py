@@ -94,9 +94,8 @@ def test_names_say_what_the_thing_is(room: str) -> None:
     for path in files(room):
         functions = [node for node in nodes(path) if isinstance(node, ast.FunctionDef)]
         for node in (inner for function in functions for inner in ast.walk(function)):
-            bound = (
-                node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else ""
-            )
+            stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+            bound = node.id if stored else ""
             bound = node.arg if isinstance(node, ast.arg) else bound
             assert bound not in UNSPEAKING, f"{path}: `{bound}` does not say what it holds"
 

@@ -126,7 +126,8 @@ def _files(folder: Path) -> tuple[Path, list[Path]]:
     if checkpoint := _checkpoint_in(folder):
         return checkpoint, [checkpoint]
     names = listed(sorted(path.name for path in folder.iterdir()))
-    help = f"name a folder that has one, or rename weights of PyTorch; there are {names}"
+    ways = "rename weights of PyTorch, convert others (TensorFlow, Flax) with transformers 4"
+    help = f"{ways}, or name a folder that has one; there are {names}"
     raise MissingInputError(f"{folder} has no {SAFE} and no {PICKLED}", help)
 
 
@@ -170,7 +171,7 @@ def _together(
 
 def _unpickle(path: Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """The tensors of a pickle, of one with anything else none; notes on a checkpoint."""
-    damaged = DataError(f"{path} is no file of tensors", help="copy or save it again")
+    damaged = DataError(f"{path} is no file of tensors", "copy it, or save its state_dict alone")
     try:
         zipped = zipfile.is_zipfile(path)
         if zipped:

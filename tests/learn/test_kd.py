@@ -42,9 +42,8 @@ def agree(model: Model, found: torch.Tensor, wanted: torch.Tensor, rtol: float =
     """Losses are equal, and their gradients by each weight."""
     close(found, wanted)
     weights = [p for p in model.parameters() if p.requires_grad]
-    ours, theirs = (
-        torch.autograd.grad(loss, weights, allow_unused=True) for loss in (found, wanted)
-    )
+    both = (torch.autograd.grad(loss, weights, allow_unused=True) for loss in (found, wanted))
+    ours, theirs = both
     for one, other in zip(ours, theirs, strict=True):
         assert (one is None) == (other is None)
         if one is not None:

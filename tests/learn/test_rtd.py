@@ -44,9 +44,8 @@ def test_tokens_are_replaced_without_a_network(source, least, mean):
     assert (drawn >= least).all()
     assert (drawn != MASK).all()
     mean = (ORDINARY + VOCAB) / 2  # in unigrams, ids are as common as 1 / (id + 1)
-    assert drawn.float().mean() == pytest.approx(
-        *((150, 1) if source == "unigram" else (mean, 0.1))
-    )
+    wanted = (150, 1) if source == "unigram" else (mean, 0.1)
+    assert drawn.float().mean() == pytest.approx(*wanted)
     assert batch.masked is None
     assert "mlm" not in batch.terms
 

@@ -55,9 +55,8 @@ def by_definition(weights: dict[str, Tensor], kind: str, causal: bool) -> Tensor
     def attention(x: Tensor, name: str) -> Tensor:
         x, table = plain(x), normed(body["relative.distance.weight"], "relative.norm")
         query, key, value = (heads(mapped(x, f"{name}.{n}")) for n in ("query", "key", "value"))
-        far_query, far_key = (
-            heads(mapped(table, f"{name}.{n}"))[:, rows] for n in ("query", "key")
-        )
+        far = (heads(mapped(table, f"{name}.{n}"))[:, rows] for n in ("query", "key"))
+        far_query, far_key = far
         scores = query @ key.mT + torch.einsum("bhqd,hqkd->bhqk", query, far_key)
         scores = scores + torch.einsum("bhkd,hqkd->bhqk", key, far_query)
         scores = scores / math.sqrt(3 * query.shape[-1])
@@ -187,9 +186,8 @@ ROW = EncoderInputs(torch.randint(5, 100, (2, 16), generator=torch.Generator().m
 def streamed(model: Model, kind: str) -> Tensor:
     """Last states (b, s, h) of a pre-norm network, each layer from the list of all outputs."""
     body = model.encoder
-    numbers = {
-        n.removeprefix("residual."): p for n, p in body.named_parameters() if "residual" in n
-    }
+    named = body.named_parameters()
+    numbers = {n.removeprefix("residual."): p for n, p in named if "residual" in n}
     outputs = [body.embeddings(ROW, torch.float32)]
     contexts, values = body._contexts(ROW, outputs[0]), list[Tensor]()
 

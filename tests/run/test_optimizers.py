@@ -369,9 +369,7 @@ PLANS = {
         10, "2, warmup=0, schedule=polynomial(power=2, end=10%)",
         {0: 2.0, 5: 2 * (0.1 + 0.9 * 0.25), 10: 0.2, 11: 0.2},
     ),
-    "cosine": (
-        120, "1, warmup=20, schedule=cosine(end=10%)", {10: 0.5, 20: 1, 70: 0.55, 120: 0.1},
-    ),
+    "cosine": (99, "1, warmup=19, schedule=cosine(end=10%)", {19: 1, 59: 0.55, 99: 0.1}),
     # Transformer-XL, train.py: CosineAnnealingLR gets the number of the step.
     "cosine from the start": (
         120, "1, warmup=20, schedule=cosine(decay_from=start)",
@@ -384,9 +382,7 @@ PLANS = {
          119: 0.1 / 12, 121: 0},
     ),
     "constant": (9, "0.3, warmup=2, schedule=constant", {0: 0, 1: 0.15, 2: 0.3, 3: 0.3}),
-    "inverse square root": (
-        100, "1, warmup=16, schedule=inverse-sqrt", {4: 0.25, 16: 1, 64: 0.5},
-    ),
+    "inverse root": (100, "1, warmup=16, schedule=inverse-sqrt", {4: 0.25, 16: 1, 64: 0.5}),
     # The decay of a run ends above zero, and before its schedule.
     "half of a cosine": (20, "1, warmup=0, schedule=cosine(end_lr=0.2, over=40)", {20: 0.6}),
     "no decay": (12, "1e-4, warmup=0, schedule=wsd(0)", {99: 1e-4}),

@@ -419,7 +419,7 @@ def test_all_readers_give_a_store_up_together(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(places, "FIRST_WAIT_SECONDS", 1.0)
     monkeypatch.setattr(place._files, "cat_file", slow)
     # What others have imported may handle what is logged, which else is printed.
-    monkeypatch.setattr(places._LOG, "warning", lambda text, *args: reported.append(text % args))
+    monkeypatch.setattr(places, "_warn", lambda text, *args: reported.append(text % args))
     for pause, tries, said in ((0, 5, "5 tries in 75"), (50, 1, "6 tries in 140"), (100, 5, "5")):
         calls.clear()
         clock.append(clock[-1] + pause)

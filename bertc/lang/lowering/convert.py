@@ -70,9 +70,6 @@ class Converter:
                 return self._kinds(value, shape, place)
             case shapes.ListShape():
                 return self._several(value, shape, place)
-            case shapes.SumShape() if isinstance(value, tree.Series) and value.items:
-                mistakes.list_of_terms(value, Slot(self.name, f"{self.name} = "), self.diagnostics)
-                return BAD
             case shapes.SumShape():
                 terms = value.items if isinstance(value, tree.Sum) else (value,)
                 if len(terms) > MOST_SUMMANDS:

@@ -15,17 +15,15 @@ from bertc.lang.read.shapes import KindShape, ListShape, WholeShape, arguments, 
 
 def wrong_form(value: tree.Value, shape: KindShape, slot: Slot, diagnostics: Diagnostics) -> None:
     """Report a value that is no kind where a kind is expected."""
-    instead, help = "", ""
+    instead = ""
     if isinstance(value, tree.String):
         instead = nearest(value.value, shape.options)
-    elif isinstance(value, tree.Sum | tree.Scaled):
-        help = "only objective and data are sums"
     elif isinstance(value, tree.Number | tree.Series):
         if isinstance(value, tree.Number) and value.value is None:
             return
         instead = _taking(value, shape)
     problem, note = describe_value(value), f"it is one of: {listed(_words_of(slot.name, shape))}"
-    slot.refuse(value, "E108", f"cannot be {problem}", diagnostics, instead, note=note, help=help)
+    slot.refuse(value, "E108", f"cannot be {problem}", diagnostics, instead, note=note)
 
 
 def refuse_kind(
@@ -77,13 +75,6 @@ def _report_unquoted_path(name: tree.Name, slot: Slot, diagnostics: Diagnostics)
     slot.refuse(name, "E103", problem, diagnostics, instead, label=label)
 
 
-def list_of_terms(value: tree.Series, slot: Slot, diagnostics: Diagnostics) -> None:
-    """Report terms in brackets instead of a sum."""
-    instead = " + ".join(item.span.text for item in value.items)
-    problem, label = "is a sum, not a list", "terms are joined by +"
-    slot.refuse(value, "E108", problem, diagnostics, instead, label=label)
-
-
 def missing_argument(
     name: str, kind: str, node: type[Node], value: tree.Value, diagnostics: Diagnostics
 ) -> None:
@@ -128,18 +119,11 @@ def too_many_arguments(
 
 
 def wrong_parts(value: tree.Value, node: type[Node], slot: Slot, diagnostics: Diagnostics) -> None:
-    """Report a ratio with the wrong number of parts, or what is none: ``[80, 10, 10]``."""
-    names, instead = "/".join(node.positional), ""
+    """Report a ratio with the wrong number of parts, or what is none."""
     problem = f"cannot be {describe_value(value)}"
     if isinstance(value, tree.Ratio):
         problem = f"has {len(node.positional)} parts, not {len(value.parts)}"
-    else:
-        items = value.items if isinstance(value, tree.Series) else ()
-        numbers = [item.value for item in items if isinstance(item, tree.Number) and item.value]
-        if len(numbers) == len(node.positional):
-            percent = 100 if sum(numbers) <= 1 else 1
-            instead = "/".join(f"{percent * number:g}" for number in numbers)
-    slot.refuse(value, "E108", problem, diagnostics, instead, label=names)
+    slot.refuse(value, "E108", problem, diagnostics, label="/".join(node.positional))
 
 
 def _taking(value: tree.Number | tree.Series, shape: KindShape) -> str:

@@ -86,16 +86,6 @@ def _holders(argument: str, known: Iterable[str]) -> list[tuple[str, str]]:
     ]
 
 
-_NO_WINDOWS = "a longer text is cut at the end of its row; classify, regress, tag, tagging, read "
-_NO_WINDOWS += "and squad read it in windows"
-NOT_OF_KIND = {
-    ("squad", "test"): "a test file is scored after training: bertc eval RUN --task "
-    "\"squad('test.json')\", and answered by bertc predict RUN test.json",
-    **{(kind, "stride"): _NO_WINDOWS for kind in ("glue", "xnli", "choose", "race", "embed")},
-}
-"""Reasons why a kind lacks an argument that others have, by kind and argument."""
-
-
 def refuse_argument(
     argument: Argument,
     call: Value,
@@ -109,12 +99,10 @@ def refuse_argument(
     name = argument.name.text
     names_given = [a.name.text for a in call.arguments if a.name] if isinstance(call, Call) else []
     known = f"its arguments: {listed(shapes)}" if shapes else "it has no arguments"
-    not_here = NOT_OF_KIND.get((kind, name), "")
     free = [n for n in fitting or shapes if n not in names_given]
     near = nearest(name, free)
     if isinstance(argument.value, Ratio) and len(free) == 1:
         near = free[0]
-    near = "" if not_here else near
     help, fix = "remove it", removal(argument, call)
     if near:
         help, fix = near + rest_of_line(argument.name, argument), Fix(argument.name.span, near)
@@ -123,7 +111,7 @@ def refuse_argument(
         f"`{kind}` has no argument `{name[:40]}`",
         argument.name.span,
         label=f"did you mean `{near}`?" if near else "",
-        notes=(Note(not_here or known),),
+        notes=(Note(known),),
         help=help,
         fix=fix,
     )
