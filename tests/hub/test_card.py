@@ -50,7 +50,7 @@ def test_the_command_writes_a_card_of_the_run(run, tmp_path, command):
     assert any("mlm, 4 steps of 2 x 16 tokens" in line for line in lines)
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     last = [line for line in metrics if line["kind"] == "eval"][-1]
-    assert f"It read {last['tokens']:,} tokens, padding of rows included, of:" in lines
+    assert f"It read {last['tokens']:,} tokens, padding of rows included." in lines
     assert "# Encoder for fill-mask, bert layout" in lines
     (score,) = [line for line in lines if f"{last['loss_masked']:.4f}" in line]
     assert score.startswith("    mlm, masked: loss ")

@@ -138,6 +138,7 @@ REFUSED = {
     f"attention={own('Convolution')} pack=true": "reads other documents of a row",
     f"attention={own('Convolution')} objective=clm": "reads later tokens",
     f"attention={own('Attention')} objective=plm": "have other queries than keys",
+    f"ffn={own('Experts')} prune=neurons(25%)": "what is to be removed is within a part",
     f"ffn={own('Mlp', ', width=8')} norm=pre(inner=true)": "this norm is within a part",
     f"ffn={own('Mlp', ', width=8')} dropout=dropout(ffn=0.1)": "this dropout is within",
 }

@@ -14,15 +14,6 @@ LEAST_PERCENTS = 5
 BAD: Final = object()
 """The result of converting a wrong value, which has been reported."""
 
-NOT_OFFERED = {
-    ("precision", "fp16"): (
-        "auto",
-        "fp16 needs losses that are scaled, which bertc does not do; bf16 needs none, and devices "
-        "without it (V100, T4) compute in fp32: auto takes what there is",
-    )
-}
-"""Values of other tools: what to write instead, and why."""
-
 _YES, _NO = ("yes", "true", "on", "1"), ("no", "false", "off", "0")
 """Other spellings of true and false, and of on and off."""
 _FORMS = {
@@ -140,15 +131,14 @@ class Scalars(NamedTuple):
         """Report a value that is not among the options."""
         written = value.text if isinstance(value, tree.Name) else value.span.text.strip("\"'")
         near = _same_truth(written, options) or nearest(written, options)
-        instead, reason = NOT_OFFERED.get((slot.name, written), (near, ""))
         slot.refuse(
             value,
             "E103" if isinstance(value, tree.Name) else "E108",
             f"{slot.of and f'of `{slot.of}` '}cannot be {describe_value(value)}",
             self.diagnostics,
-            instead,
-            label=f"did you mean `{near}`?" if near and not reason else "",
-            note=reason or f"it is one of: {', '.join(options)}",
+            near,
+            label=f"did you mean `{near}`?" if near else "",
+            note=f"it is one of: {', '.join(options)}",
         )
         return BAD
 
