@@ -92,7 +92,8 @@ class Predicted:
         rows = []
         for read, predicted in zip(self.examples, self.each(), strict=True):
             cells = _texts(self.task, read) if columns is None else next(columns)
-            row = {f"{n}_in_file" if n in predicted else n: cell for n, cell in cells.items()}
+            named = ((n, n.split(".")[0] in predicted, cell) for n, cell in cells.items())
+            row = {f"{n}_in_file" if taken else n: cell for n, taken, cell in named}
             rows.append({**row, "id": read.key, **predicted})
         return rows
 

@@ -18,8 +18,8 @@ ENCODINGS = (
     "CP1252", "ISO8859-15", "MACINTOSH", "CP850", "CP1250", "ISO8859-2", "CP852", "CP1257",
     "MAC-CENTRALEUROPE", "ISO8859-13", "CP1254", "CP1255", "ISO8859-6", "CP1251", "KOI8-R",
     "KOI8-U", "ISO8859-5", "CP866", "MAC-CYRILLIC", "CP1253", "ISO8859-7", "CP1256", "CP437",
-    "CP775", "CP737", "CP857", "CP860", "CP861", "CP865", "CP869", "MAC-IS", "ISO8859-4",
-    "ISO8859-16", "CP932", "EUC-JP", "GB18030", "BIG5", "CP949", "CP874",
+    "CP737", "CP775", "CP855", "CP857", "CP860", "CP861", "CP862", "CP865", "CP869", "MAC-IS",
+    "ISO8859-4", "ISO8859-16", "CP932", "EUC-JP", "GB18030", "BIG5", "CP949", "CP874", "JOHAB",
 )  # fmt: skip
 """Encodings of text by iconv's names; of those that read it alike the first counts."""
 _LETTERS = (
@@ -40,8 +40,8 @@ _SHOWN_BEFORE, _SHOWN = 20, 40
 """Characters of a line that are shown, before the first that differs and in all."""
 CONTROLS = re.compile("[\x80-\x9f]")
 """Control characters that no text has in UTF-8, and in other encodings letters or signs."""
-_SINGLE = re.compile(r"(?<=[a-z])[\u2e80-\uffff](?![\u2e80-\uffff])")
-"""A sign of East Asia by itself in a word."""
+_STRAY = re.compile(r"(?<=[a-z])([\u2e80-\uffff](?![\u2e80-\uffff])|[^\w\s·’‘\0-\x7f](?=[a-z]))")
+"""A sign within a word; one of East Asia by itself after a letter."""
 _WORD = re.compile(r"[^\W\d_]+")
 _MARKS = {"UTF-32": (BOM_UTF32_LE, BOM_UTF32_BE), "UTF-16": (BOM_UTF16_LE, BOM_UTF16_BE)}
 """Marks at the beginning of text; that of UTF-16 is the beginning of that of UTF-32."""
@@ -116,9 +116,9 @@ def _encodings(sample: bytes) -> list[str]:
     faults = {lookup(n).name: m.chaos for m in matches for n in m.could_be_from_charset}
     ranks: dict[str, tuple[float, str]] = {}
     for name in ENCODINGS:
-        with suppress(UnicodeDecodeError, KeyError):
+        with suppress(UnicodeDecodeError):
             text = sample.decode(_codec(name))
-            rank = faults[_codec(name)] / 4 + _strangeness(text)
+            rank = faults.get(_codec(name), 0.3) / 10 + _strangeness(text)
             if not CONTROLS.search(text):
                 ranks.setdefault(text, (round(rank, 3), name))
     ordered = sorted(ranks.values(), key=itemgetter(0))
@@ -132,16 +132,17 @@ def _strangeness(text: str) -> float:
     plain = _WORD.sub(lambda word: word[0] if _is_plain(word[0]) else "?" * len(word[0]), text)
     counts = Counter(c for c in plain.lower() if not c.isascii() and c not in _SIGNS)
     of_script = sum(n for c, n in counts.items() if unicodedata.category(c) in ("Lo", "Mn"))
-    of_script -= len(_SINGLE.findall(text))
+    of_script -= len(_STRAY.findall(text))
     of_language = max(sum(counts[letter] for letter in {*letters}) for letters in _LETTERS)
     beyond = sum(not c.isascii() and c not in _SIGNS for c in text)
     return 1 - max(of_script, of_language) / beyond if beyond else 0.0
 
 
 def _is_plain(word: str) -> bool:
-    """True unless capitals follow other letters, or letters of two alphabets touch."""
+    """True unless capitals follow others, are no Latin word, or two alphabets touch."""
     alphabets = {c.isascii() for c in word if c.isascii() or "\u0250" < c < "\u2e80"}
-    return len(alphabets) < 2 and word[1:] in (word[1:].lower(), word[1:].upper())
+    loud = len(word) > 3 and word[0] > "\u0370" and word.isupper()
+    return len(alphabets) < 2 and not loud and word[1:] in (word[1:].lower(), word[1:].upper())
 
 
 def _shown(sample: bytes, *names: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from os.path import exists
 from typing import Any
 
 from bertc import Estimate, UsageError, estimate
@@ -68,11 +69,14 @@ def cost_section(folder: RunFolder, run: Run, curves: Curves) -> Sequence[Part]:
         *_went(spent.seconds),
         _memory(cost, spent.peak_bytes, on_cpu=lock is None or lock.plan.device == "cpu"),
     ]
+    files = (getattr(task, "train", "") for task in run.resolved.stages[-1].tasks)
+    lost = [f for f in files if isinstance(f, str) and f and "://" not in f and not exists(f)]
+    full = "".join(f"{file} is not there from here, and its rows count as full. " for file in lost)
     return (
         Table(("", "estimated", "measured", "difference"), rows),
         remark(
-            f"Estimated for {cost.time.device}. {cost.time.basis} Memory measured is that of the "
-            "first process as a whole, on a CPU with Python, torch and the data."
+            f"{full}Estimated for {cost.time.device}. {cost.time.basis} Memory measured is that of "
+            "the first process as a whole, on a CPU with Python, torch and the data."
         ),
         element("h3", "Where a step is estimated to go"),
         *(_parts(cost, number) for number in range(len(cost.stages))),

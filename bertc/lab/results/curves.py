@@ -43,7 +43,7 @@ class Curves:
 def curves(folder: Path) -> Curves:
     """Read the curves of a run, empty before its first line of metrics."""
     run = RunFolder(folder)
-    lines = run.read_metrics()
+    lines = [line for line in run.read_metrics() if "best" not in line]  # again, of an end
     tokens = {line["step"]: line["tokens"] for line in lines if "tokens" in line}
     flops = FlopsUntil(run.read_resolved(), tokens)
     points = (MetricsPoint(**vars(point), flops=flops.at(point.step)) for point in figures(lines))

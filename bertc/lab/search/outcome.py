@@ -73,8 +73,7 @@ class Outcome:
     def importances(self) -> dict[str, float]:
         """The share of each setting in what separates good trials, the largest first.
 
-        Of settings that all trials have (PED-ANOVA, Watanabe et al. 2023, as Optuna has it); {}
-        before ``LEAST_TRIALS`` have finished.
+        Of settings that all trials have (PED-ANOVA, Watanabe et al. 2023); {} of few trials.
         """
         finished = [trial for trial in self.trials if trial.state == "finished"]
         return self._importances() if len(finished) >= LEAST_TRIALS else {}

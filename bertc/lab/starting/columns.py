@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from unicodedata import normalize
 
 MOST_CLASSES = 50
 TEXT_COLUMNS = (
@@ -23,7 +24,7 @@ class Column:
     @property
     def labels(self) -> tuple[str, ...]:
         """The different cells, sorted."""
-        return tuple(sorted({cell.strip() for cell in self.cells} - {""}))
+        return tuple(sorted({normalize("NFC", cell.strip()) for cell in self.cells} - {""}))
 
     @property
     def is_text(self) -> bool:
@@ -63,7 +64,7 @@ def roles_of(table: Mapping[str, tuple[str, ...]]) -> Roles:
     The text is the first of two texts, or the longest; its pair the only other text; the label the
     column with fewest cells that repeat, or a score.
     """
-    columns = [Column(name, cells) for name, cells in table.items()]
+    columns = [Column(n, cells) for n, cells in table.items() if "".join(cells)[:1] != "{"]
     spelled = {column.name.strip().lower(): column for column in columns}
 
     def usual(names: str) -> Column | None:
@@ -75,7 +76,7 @@ def roles_of(table: Mapping[str, tuple[str, ...]]) -> Roles:
     text, pair = usual(TEXT_COLUMNS) or longest, usual(PAIR_COLUMNS)
     label, negative = usual(LABEL_COLUMNS), usual(NEGATIVE_COLUMNS)
     if not label:
-        others = [column for column in columns if column not in (text, pair, negative)]
+        others = [c for c in columns if c not in (text, pair, negative) and all(c.cells)]
         repeating = [c for c in others if 2 <= len(c.labels) <= min(MOST_CLASSES, len(c.cells) / 2)]
         score = next((column for column in others if column.is_score), None)
         label = min(repeating, key=lambda column: len(column.labels), default=score)

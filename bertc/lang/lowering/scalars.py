@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple, assert_never
 from bertc.base.diagnostics import Diagnostics, Fix, Note, nearest
 from bertc.ir.base import NAME_RULE, is_plain
 from bertc.lang.read import shapes, tree
-from bertc.lang.read.numbers import HOURS, TOKENS_UNIT, NotANumberError, read_number, unit_of
+from bertc.lang.read.numbers import HOURS, TOKENS_UNIT, unit_of
 
 LEAST_PERCENTS = 5
 """The least number that is taken for percents: 2 may be a factor."""
@@ -146,13 +146,6 @@ class Scalars(NamedTuple):
         instead = ""
         if isinstance(value, tree.Number):
             instead = f'"{value.text}"' if expected == "a string" else ""
-        elif isinstance(value, tree.String) and value.value[:1].isdigit():
-            try:
-                read_number(instead := value.value)
-            except NotANumberError as error:
-                instead = error.instead
-        elif isinstance(value, tree.Series) and len(value.items) == 1:
-            instead = value.items[0].span.text
         problem = f"is {expected}, not {describe_value(value)}"
         instead = instead if len(instead) <= 60 else ""
         slot.refuse(value, "E108", problem, self.diagnostics, instead)

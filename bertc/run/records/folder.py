@@ -221,6 +221,11 @@ class RunFolder:
         refuse_strangers(self.path, files=False)
         return lines
 
+    @property
+    def left_out(self) -> int:
+        """The number of steps that patience left out until the last one."""
+        return metrics.ends_until(self.saved_step, self.follow())[0]
+
     def follow(self) -> list[metrics.Line]:
         """Read the lines until now, of a run that may be training."""
         return metrics.read(self.metrics)

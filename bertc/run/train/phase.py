@@ -196,7 +196,7 @@ class Pace:
         self._session = session
         self.evaluation_seconds = 0.0
         """Seconds of the last evaluation; 0 before one was timed."""
-        self._noted, self._spent = session.progress.step, defaultdict[str, float](float)
+        self._made, self._spent = 0, defaultdict[str, float](float)
         stages = session.resolved.stages
         self._begin()
         self._warm = False
@@ -212,6 +212,7 @@ class Pace:
         begun = time.monotonic()
         result = call(*arguments, **named)
         self._spent[what] += time.monotonic() - begun
+        self._made += what == "steps"  # not those that patience leaves out
         return result
 
     def write_down(self) -> None:
@@ -220,9 +221,9 @@ class Pace:
         if session.ranks.is_main and self._spent:
             memory = peak_memory_bytes(session.device.type)
             seconds = {what: round(spent, 6) for what, spent in self._spent.items()}
-            line = Usage(session.stage.name, step, step - self._noted, memory, seconds)
+            line = Usage(session.stage.name, step, self._made, memory, seconds)
             append_line(session.folder.spent, asdict(line))
-        self._noted, self._spent = step, defaultdict(float)
+        self._made, self._spent = 0, defaultdict(float)
 
     def show(self, stage: Stage, loss: float) -> None:
         """Show progress, if it is time to."""

@@ -24,14 +24,14 @@ from bertc.ir.learning import (
     Tags,
     label_names,
 )
-from bertc.ir.learning.answer import PLAIN_LOSS, BalancedLoss, names_spans
+from bertc.ir.learning.answer import PLAIN_LOSS, BalancedLoss, Score, names_spans
 from bertc.ir.program import Stage
 from bertc.tasks.examples.copies import Copier
 from bertc.tasks.examples.encode import encode
 from bertc.tasks.examples.related_rows import in_pairs
 from bertc.tasks.examples.task import TaskData, TaskSet
 from bertc.tasks.examples.task_rows import notes_on_cuts, notes_on_shared
-from bertc.tasks.layouts.example import Examples, TaggedExample, TextExample, asked
+from bertc.tasks.layouts.example import Examples, TaggedExample, TextExample, asked, gold
 from bertc.tasks.layouts.parts import dev_parts, part_examples, part_named
 from bertc.text.batches.order import permute
 from bertc.text.cache.store import Progress
@@ -41,8 +41,8 @@ from bertc.text.vocab.vocabulary import Vocabulary
 
 MAX_LABELS, MANY_LABELS = 10_000, 100
 """Most labels of a task, which else are names or texts; many have two examples or are row ids."""
-RARE = 0.05
-"""The share of the examples below which a label is rare."""
+RARE, FAR_LABEL = 0.05, 20.0
+"""The share of the examples below which a label is rare; a number too far for a head."""
 SAMPLE_EXAMPLES = 1000
 """Examples from which the mean length is estimated."""
 
@@ -177,7 +177,11 @@ def _read_task(
 
 
 def notes_on_classes(task: AnyTask, learned: Examples) -> list[str]:
-    """Remarks on labels that are alike, or so rare that a plain loss may learn to ignore them."""
+    """Remarks on labels that are alike, rare, or numbers that a head hardly reaches."""
+    if isinstance(task.answer, Score) and not task.answer.logistic:
+        largest = np.abs(np.array([gold(example) for example in learned], dtype=float)).max()
+        far = f"labels go to {largest:,.6g}, and a head begins near 0: scale them to some -5 to 5"
+        return [far] * bool(largest > FAR_LABEL)
     names, counts = label_names(task.answer), class_counts(learned)
     folded = Counter(map(str.casefold, names))
     alike = [name for name in names if folded[name.casefold()] > 1]
