@@ -74,9 +74,8 @@ def test_outputs_agree_and_tensors_come_back_bit_equal(chosen, tmp_path):
     imported = import_model(tmp_path / "in")
     words = Wordless(reference.config.pad_token_id)
     kept = imported.config.model_type
-    exported = export_model(
-        imported.resolved, imported.tensors, words, tmp_path / "out", prefer=kept
-    )
+    network = imported.resolved, imported.tensors
+    exported = export_model(*network, words, tmp_path / "out", prefer=kept)
     assert exported.architecture == chosen.cls
     assert exported.notes == (TYPED,) * (kept in UNASKED)
     before, after = (load_file(tmp_path / at / "model.safetensors") for at in ("in", "out"))

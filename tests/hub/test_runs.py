@@ -304,9 +304,8 @@ def test_a_folder_here_comes_before_the_hub(cache):
     shutil.copytree(cache / COMMITS["v2"], "lab/tiny-bert")
     assert model_folder("lab/tiny-bert") == "lab/tiny-bert"
     # Next to folders that are here a name is a mistyped path.
-    assert {or_hub("help", path) for path in ("lab/gone", "a/b/c", "gone", "x/vocab.txt")} == {
-        "help"
-    }
+    paths = ("lab/gone", "a/b/c", "gone", "x/vocab.txt")
+    assert {or_hub("help", path) for path in paths} == {"help"}
 
 
 def test_only_settings_tokenizers_and_tensors_are_downloaded(cache, monkeypatch):

@@ -72,9 +72,8 @@ def spans(
             continue
         at = found[0]
         for extra in range(length):
-            if extra and (
-                at + extra == len(words) or words[at + extra][0] != words[at + extra - 1][1]
-            ):
+            place = at + extra
+            if extra and (place == len(words) or words[place][0] != words[place - 1][1]):
                 break
             for token in range(*words[at + extra]):
                 if len(chosen) < budget:

@@ -29,9 +29,7 @@ LENGTHS = torch.tensor([8, 3, 5, 8, 1])
 READINGS = {
     "whole": EncoderInputs(IDS, SEGMENTS),
     "padded": EncoderInputs(IDS, SEGMENTS, attention_mask=torch.arange(S) < LENGTHS[:, None]),
-    "packed": EncoderInputs(
-        IDS, SEGMENTS, sequence_ids=(torch.arange(S) >= LENGTHS[:, None]).long()
-    ),
+    "packed": EncoderInputs(IDS, SEGMENTS, sequence_ids=(torch.arange(S) >= LENGTHS[:, None]) + 0),
     "asked": EncoderInputs(IDS, SEGMENTS, output_positions=torch.tensor([[0, 2]] * B)),
 }
 

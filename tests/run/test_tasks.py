@@ -213,6 +213,8 @@ def test_answers_go_to_files_in_parts_with_columns_of_nested_rows(go, farm, tmp_
     assert json.dumps(said[0]["labels"]) in rows[1]
     stored = parquet.read_table(write("a.parquet"))
     assert stored.to_pylist() == said
+    twice = write("b.csv", tmp_path / "a.csv").read_text().split("\n", 1)[0]
+    assert "probabilities.hens_in_file" in twice
     again = parquet.read_table(write("b.parquet", tmp_path / "a.parquet")).to_pylist()
     assert [row["labels"] for row in again] == [row["labels"] for row in said]
     with pytest.raises(UsageError, match="is there already"):

@@ -348,6 +348,8 @@ def test_numbers_among_labels_that_are_texts_and_capitals_that_differ_are_remark
     assert "'7' is 1 of 41" in number
     assert number.endswith("it is a number among texts: correct these rows, or is it a label?")
     assert capitals == "the labels Yes, yes differ in capitals alone"
+    (far,) = notes_on_classes(Regress(train="a.csv"), [TextExample("0", ("a",), 1984.0)])
+    assert far.startswith("labels go to 1,984, and a head begins near 0")
 
 
 def test_dev_rows_that_are_trained_on_are_counted() -> None:

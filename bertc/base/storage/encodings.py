@@ -18,7 +18,7 @@ ENCODINGS = (
     "CP1252", "ISO8859-15", "MACINTOSH", "CP850", "CP1250", "ISO8859-2", "CP852", "CP1257",
     "MAC-CENTRALEUROPE", "ISO8859-13", "CP1254", "CP1255", "ISO8859-6", "CP1251", "KOI8-R",
     "KOI8-U", "ISO8859-5", "CP866", "MAC-CYRILLIC", "CP1253", "ISO8859-7", "CP1256", "CP437",
-    "CP737", "CP775", "CP855", "CP857", "CP860", "CP861", "CP862", "CP865", "CP869", "MAC-IS",
+    "CP737", "CP775", "CP855", "CP857", "CP860", "CP861", "CP865", "CP869", "MAC-IS",
     "ISO8859-4", "ISO8859-16", "CP932", "EUC-JP", "GB18030", "BIG5", "CP949", "CP874", "JOHAB",
 )  # fmt: skip
 """Encodings of text by iconv's names; of those that read it alike the first counts."""
@@ -97,10 +97,13 @@ def controls_in(path: StrPath, text: str) -> Iterator[DataError]:
 
 
 def _beyond_ascii(raw: bytes) -> bytes:
-    """Whole lines that are not ASCII: the others are alike in all encodings, and hide these."""
-    lines = (raw[: raw.rfind(b"\n") + 1] or raw).split(b"\n")
-    sample = b"\n".join(line for line in lines if not line.isascii())[:LOOKED_AT_BYTES]
-    return sample[: sample.rfind(b"\n") + 1] or sample
+    """Lines that are not ASCII, of whole words: others are alike in all encodings."""
+    lines = (line for line in _whole_words(raw).split(b"\n") if not line.isascii())
+    return _whole_words(b"\n".join(lines)[:LOOKED_AT_BYTES])
+
+
+def _whole_words(raw: bytes) -> bytes:
+    return raw[: max(raw.rfind(b"\n"), raw.rfind(b" ")) + 1] or raw
 
 
 def _codec(name: str) -> str:
@@ -116,10 +119,9 @@ def _encodings(sample: bytes) -> list[str]:
     faults = {lookup(n).name: m.chaos for m in matches for n in m.could_be_from_charset}
     ranks: dict[str, tuple[float, str]] = {}
     for name in ENCODINGS:
-        with suppress(UnicodeDecodeError):
-            text = sample.decode(_codec(name))
-            rank = faults.get(_codec(name), 0.3) / 10 + _strangeness(text)
-            if not CONTROLS.search(text):
+        with suppress(UnicodeDecodeError, KeyError):
+            if not CONTROLS.search(text := sample.decode(_codec(name))):
+                rank = faults[_codec(name)] / 10 + _strangeness(text)
                 ranks.setdefault(text, (round(rank, 3), name))
     ordered = sorted(ranks.values(), key=itemgetter(0))
     alike = _ALIKE + 1 / max(1, sum(byte > 127 for byte in sample))
@@ -139,10 +141,9 @@ def _strangeness(text: str) -> float:
 
 
 def _is_plain(word: str) -> bool:
-    """True unless capitals follow others, are no Latin word, or two alphabets touch."""
+    """True unless capitals follow other letters, or letters of two alphabets touch."""
     alphabets = {c.isascii() for c in word if c.isascii() or "\u0250" < c < "\u2e80"}
-    loud = len(word) > 3 and word[0] > "\u0370" and word.isupper()
-    return len(alphabets) < 2 and not loud and word[1:] in (word[1:].lower(), word[1:].upper())
+    return len(alphabets) < 2 and word[1:] in (word[1:].lower(), word[1:].upper())
 
 
 def _shown(sample: bytes, *names: str) -> list[str]:
