@@ -43,7 +43,7 @@ def refuse_setting(item: Setting, block: str, spec: SpecContext, diagnostics: Di
     near = nearest(name, known)
     if not near and name.upper() in aliases():
         near = name.upper()
-    note = Note(f"settings: {listed(known, limit=400)}")
+    note = Note(f"settings: {listed(known, limit=900)}")
     diagnostics.error(
         "E101",
         f"unknown setting `{name[:40]}`",
@@ -100,9 +100,8 @@ def refuse_argument(
     names_given = [a.name.text for a in call.arguments if a.name] if isinstance(call, Call) else []
     known = f"its arguments: {listed(shapes)}" if shapes else "it has no arguments"
     free = [n for n in fitting or shapes if n not in names_given]
-    near = nearest(name, free)
-    if isinstance(argument.value, Ratio) and len(free) == 1:
-        near = free[0]
+    only = isinstance(argument.value, Ratio) and len(free) == 1
+    near = free[0] if only else nearest(name, free)
     help, fix = "remove it", removal(argument, call)
     if near:
         help, fix = near + rest_of_line(argument.name, argument), Fix(argument.name.span, near)

@@ -94,8 +94,7 @@ def _begun(start: Start, outside: Outside, place: RunPlace, spec_text: str) -> d
     if not folder.holds_a_run:
         # Only now: a first try whose text cannot be read must not claim the folder.
         folder.start(resolved, spec_text)
-    lock = outside.lock
-    if lock:
+    if lock := outside.lock:
         pairs = {"the text: fingerprint": (lock.data, start.corpus.fingerprint)}
         if source:  # read again, since there is no checkpoint yet
             pairs["the weights of init: sha256"] = (lock.init, source.sha256)
@@ -124,6 +123,8 @@ def _begun(start: Start, outside: Outside, place: RunPlace, spec_text: str) -> d
         checkpoints.remove_older(folder.checkpoints, outside.checkpoint, resolved.run.keep, stay)
         goal = duration_text(most) if most else f"{resolved.steps:,}"
         note(f"resuming at step {outside.checkpoint.step:,} of {goal}")
+    elif outside.lock:
+        note("no checkpoint was saved yet: the run begins again")
     if not most and time.seconds_total > SHORTEST_FORECAST_SECONDS:
         note(f"{resolved.steps:,} steps are estimated to take {time.total_text} on {time.device}")
     return {name: lock.content()[name] for name in ORIGIN}

@@ -16,7 +16,7 @@ from bertc.tasks.metrics.metrics import f1_interval
 
 PLATEAU = 0.2
 """Nats below guessing by token frequency down to which a model knows little else."""
-SOONER = "rotary positions, norm=pre, more masks and muon leave this sooner (docs/measured.md)"
+SOONER = "more steps, rotary positions, norm=pre, more masks and muon leave this (docs/measured.md)"
 LARGEST_SHOWN, LARGEST_KNOWN = 50.0, 700.0
 """Nats above which a perplexity is shown as infinite, and above which no float holds it."""
 
