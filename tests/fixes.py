@@ -36,9 +36,8 @@ def apply_fixes(source: Source, diagnostics: Iterable[Diagnostic]) -> str:
     edits: list[Fix] = []
     for diagnostic in diagnostics:
         for way in remedies(diagnostic, source.text)[:1]:
-            if not any(
-                _overlap(part, edit) or part == edit for part in way.edits for edit in edits
-            ):
+            both = ((part, edit) for part in way.edits for edit in edits)
+            if not any(_overlap(*pair) or pair[0] == pair[1] for pair in both):
                 edits += way.edits
     return apply_edits(source.text, edits)
 

@@ -35,7 +35,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
     ),
     "residual": (
         "residual=elc norm=pre", "residual=elc(zero=true) norm=pre",
-        *(f"residual={kind}" for kind in sorted(UNIONS["residual"] - {"plain", "elc"})),
+        *(f"residual={kind}" for kind in sorted(UNIONS["residual"] - {"plain", "elc", "own"})),
     ),
     "head": ("head=linear", "head=linear(tied=false)", "head=transform(affine=false,dropout=0.1)"),
     "pooler": ("pooler=mean-gelu", "pooler=transform"),
@@ -93,6 +93,8 @@ AXES: Mapping[str, tuple[str, ...]] = {
     ),
     "init": ("init='bert'", "init=layers('bert',[0,3]) layers=2", "init=vectors('vectors.txt')"),
     "freeze": ("freeze=1", "freeze=embeddings"),
+    "own": ("ffn=own('own_parts.py:Experts')", "attention=own('own_parts.py:Convolution')",
+            "norm=pre(function=own('own_parts.py:Tanh'))", "residual=own('own_parts.py:Gated')"),
 }  # fmt: skip
 """A text for each value: settings, those that are empty taken away, and stages behind them."""
 

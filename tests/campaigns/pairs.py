@@ -234,7 +234,7 @@ def material(place: Path) -> None:
 
 def tried(pairs: Sequence[Pair], log: Path) -> Iterator[Outcome]:
     """Try pairs in turn, a line each; one that ended its process is reported the next time."""
-    began = log.with_suffix(".begun")
+    began, os.environ["BERTC_OWN"] = log.with_suffix(".begun"), "yes"
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     patched = patch.object(os, "fsync", os.fstat)

@@ -73,12 +73,11 @@ def write(folder: Path, files: Files) -> None:
 NOTHING_SAID: Files = {"config_sentence_transformers.json": {}}
 POOLED: Files = {"modules.json": modules("Transformer", "Pooling")}
 OLD = {"sentence_bert_config.json": {"max_seq_length": 9, "do_lower_case": False}}
+LAST = {"method": "forward", "method_output_name": "last_hidden_state"}
 NEW = {
     "sentence_bert_config.json": {
         "transformer_task": "feature-extraction",
-        "modality_config": {
-            "text": {"method": "forward", "method_output_name": "last_hidden_state"}
-        },
+        "modality_config": {"text": LAST},
         "module_output_name": "token_embeddings",
     },
     "config_sentence_transformers.json": {
