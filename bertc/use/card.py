@@ -146,7 +146,7 @@ def _body(folder: RunFolder, resolved: Resolved, exported: Exported, step: int) 
         yield f"    tokenizer = AutoTokenizer.from_pretrained({called})"
     yield ""
     yield from (f"* {note}" for note in exported.notes)
-    yield f"* rows have at most {encoder.room or last.seq:,} tokens"
+    yield f"* rows have at most {encoder.room or last.seq:,} tokens, in training {last.seq:,}"
 
 
 def _training(folder: RunFolder, resolved: Resolved, step: int, texts: list[str]) -> Iterator[str]:

@@ -196,11 +196,12 @@ def answer_examples(
     )
     answers = answer(model, stage, task_set, examples, rows, pad, progress=progress, fit=fit)
     progress.end()
-    rule = "by the temperature and thresholds that bertc eval fitted on dev"
+    cuts = " and thresholds" * bool(fit.thresholds)
+    how = f"by the temperature{cuts} that bertc eval fitted on dev"
     if fit == NO_FIT:
-        several_labels = isinstance(task.answer, kinds.Several)
-        rule = "by thresholds of 0.5: bertc eval RUN fits them on dev" if several_labels else ""
-    notes = (*filter(None, [rule]), *notes_on_cuts(task, rows, len(examples), "", stage.seq))
+        untuned = isinstance(task.answer, kinds.Several)
+        how = "by thresholds of 0.5: bertc eval RUN fits them on dev" * untuned
+    notes = (*filter(None, [how]), *notes_on_cuts(task, rows, len(examples), "", stage.seq))
     return Predicted(task, examples, answers, notes, time.perf_counter() - started)
 
 

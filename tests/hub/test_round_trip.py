@@ -38,9 +38,8 @@ def inputs(model: Any, seq: int) -> dict[str, torch.Tensor]:
         found["langs"] = torch.randint(0, config.n_langs, (3, seq), generator=generator)
         found["position_ids"] = (torch.arange(seq) % max(1, seq // 2)).expand(3, seq)
     elif config.model_type not in ("distilbert", "mpnet", "modernbert", "eurobert", "deberta-v2"):
-        kinds = torch.randint(
-            0, getattr(config, "type_vocab_size", 3), (3, seq), generator=generator
-        )
+        most = getattr(config, "type_vocab_size", 3)
+        kinds = torch.randint(0, most, (3, seq), generator=generator)
         found["token_type_ids"] = kinds
     return found
 

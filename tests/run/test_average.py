@@ -14,6 +14,7 @@ import torch
 from bertc.api import resolve
 from bertc.base.diagnostics import DataError, StoppedError
 from bertc.cost import as_json, estimate
+from bertc.lab.results.runs import read_run
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.methods import acting
 from bertc.run.models.loading import read_checkpoint, read_model
@@ -179,7 +180,8 @@ def test_a_stage_ends_early_with_its_best_weights(tuned, scored, tmp_path, optio
     again = evaluate_run(tmp_path / "run", **options)
     assert again.evaluation.losses == report.evaluation.losses == found[1]["losses"]
     assert ((again.step, again.steps), again.notes[-1]) == ((8, 20), report.notes[-1])
-    assert sum(line.steps for line in RunFolder(tmp_path / "run").read_spent()) == 8
+    made = (line.steps for line in RunFolder(tmp_path / "run").read_spent())
+    assert sum(made) == read_run(tmp_path / "run").step == 8
     assert not list((tmp_path / "run" / "checkpoints" / "step-00000020").glob("best*"))
 
 

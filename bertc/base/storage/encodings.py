@@ -60,10 +60,9 @@ def not_utf8(path: StrPath, raw: bytes, offset: int, line: int = 1) -> DataError
     sample = _beyond_ascii(raw[begin:])
     if not (names := marked or _encodings(sample)):
         return DataError(place, help="save the file as UTF-8")
-    first, *others = names
-    help = _conversion(path, f"-f {first} -t UTF-8")
-    help += "; if another line is right, with its name in place of the first" * bool(others)
-    lines = [first] if marked else map('{} ("{}")'.format, names, _shown(sample, *names))
+    help = _conversion(path, f"-f {names[0]} -t UTF-8")
+    help += "; if another line is right, with its name in place of the first" * bool(names[1:])
+    lines = names if marked else map('{} ("{}")'.format, names, _shown(sample, *names))
     return DataError(f"{place}; it seems to be {' or '.join(lines)}", help)
 
 

@@ -129,8 +129,7 @@ OF_OWN_PARTS: tuple[Rule[CompleteStage], ...] = (
          or (isinstance(s.ffn, Own) and s.norm.within("ffn")),
          "this norm is within a part, and that is your own", help="norm=pre"),
     Rule("E390", "prune",
-         lambda s: (s.prune.kind == "neurons" and isinstance(s.ffn, Own))
-         or (s.prune.kind == "heads" and isinstance(s.attention, Own)),
+         lambda s: isinstance({"neurons": s.ffn, "heads": s.attention}.get(s.prune.kind), Own),
          "what is to be removed is within a part of your own", help="remove prune"),
     Rule("E390", "dropout", lambda s: isinstance(s.ffn, Own) and s.dropout.ffn,
          "this dropout is within the feed-forward part, and that is your own", help="dropout=0.1"),

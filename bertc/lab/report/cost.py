@@ -98,12 +98,12 @@ def _work(cost: Estimate, curves: Curves, spent: Spent) -> list[tuple[str, ...]]
     mean = measured / spent.steps if spent.steps else seconds / done if done else 0.0
     total, planned = cost.time.seconds_total, cost.flops.train_total
     steps = sum(stage.steps for stage in cost.stages)  # by the clock those there is time for
-    part = done / steps
+    until = total * done / steps
     rows = [
         ("steps", f"{steps:,}", f"{done:,}", ""),
         (*_row("FLOPs of training", planned, flops, units.flops_text)[:3], ""),
         ("a step", cost.time.step_text, *_row("", cost.time.seconds_per_step, mean)[2:]),
-        ("time", cost.time.total_text, *_row("", total * part, seconds)[2:]),
+        _row(f"time of {done:,} steps", until, seconds),
         _row("FLOP/s", planned / total, flops / seconds if seconds else 0.0, units.flops_text),
     ]
     if last and seconds:

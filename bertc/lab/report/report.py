@@ -39,7 +39,7 @@ def _of_one(run: Run) -> str:
         section("Cost", lambda: cost_section(folder, run, of_run())),
         section("Spec", lambda: spec_section(folder)),
     ]
-    done = f"finished after {several(run.steps - folder.left_out, 'step')}"
+    done = f"finished after {several(run.step, 'step')}"
     at = done if run.finished else f"at step {run.standing}"
     filled = [part for part in sections if part.body]
     return document(run.folder.resolve().name, f"{run.folder}, {at}", filled)

@@ -110,12 +110,12 @@ def read_run(path: Path) -> Run:
     return Run(
         path,
         resolved,
-        max([folder.saved_step, *(line["step"] for line in lines)]),
+        max([folder.saved_step, *(line["step"] for line in lines)]) - folder.left_out,
         folder.is_finished(resolved),
         last,
         max(alike, key=lambda evaluation: evaluation.rank, default=None),
         tuple(ends.values())[:-1],
-        {line["step"]: line["tokens"] for line in lines if "tokens" in line},
+        {line["step"]: line["tokens"] for line in lines if "tokens" in line and "best" not in line},
         next((line["seconds"] for line in reversed(lines) if "seconds" in line), 0.0),
         sum(weight.numel for weight in model_weights(pruned)) if pruned else None,
     )

@@ -155,8 +155,7 @@ def answer_scores(
 ) -> Tensor:
     """Scores in fp32: (n, labels), (n, numbers), (n, choices) or (b, k, tags)."""
     # In bf16 scores of one magnitude would be one number; those of tags are compared within a word.
-    read = states_bkh if isinstance(answer, Tags) else states_bkh.float()
-    scores_bkc: Tensor = head(read).float()
+    scores_bkc: Tensor = head(states_bkh if answer.kind == "tags" else states_bkh.float()).float()
     match answer:
         case Tags():
             return scores_bkc

@@ -98,7 +98,7 @@ def _alike(where: str, names: Sequence[str], parts_nc: LabelScores) -> list[str]
 
 
 def _worst(where: str, examples: Examples, answers: Answers, off_n: LabelScores) -> list[str]:
-    """A line for each of the mistakes of which the model was surest."""
+    """A line for each of the mistakes that are off the most."""
     lines = list[str]()
     for number in np.argsort(-off_n, kind="stable").tolist():
         example, known, answer = examples[number], gold(examples[number]), answers.given[number]

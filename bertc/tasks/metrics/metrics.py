@@ -101,7 +101,9 @@ def _measure_search(task: AnyTask, examples: Examples, answers: AnswerValues) ->
     for example, answer in zip(examples, answers, strict=True):
         if isinstance(example, SearchExample) and example.relevant is not None:
             assert isinstance(answer, tuple), "a query is answered by keys of documents"
-            queries.append((tuple(map(str, answer)), dict(example.relevant)))
+            grades = dict(example.relevant)  # as in BEIR a query does not find itself
+            others = (key for key in map(str, answer) if key != example.key or key in grades)
+            queries.append((tuple(others), grades))
     return ranked_scores(task.metrics, queries)
 
 
