@@ -143,12 +143,7 @@ class Scalars(NamedTuple):
         return BAD
 
     def _not_a(self, value: tree.Value, expected: str, slot: Slot) -> Any:
-        instead = ""
-        if isinstance(value, tree.Number):
-            instead = f'"{value.text}"' if expected == "a string" else ""
-        problem = f"is {expected}, not {describe_value(value)}"
-        instead = instead if len(instead) <= 60 else ""
-        slot.refuse(value, "E108", problem, self.diagnostics, instead)
+        slot.refuse(value, "E108", f"is {expected}, not {describe_value(value)}", self.diagnostics)
         return BAD
 
 

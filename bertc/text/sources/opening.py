@@ -16,8 +16,9 @@ import sysconfig
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from bertc.base.diagnostics import DataError, MissingInputError, as_data_error, listed
@@ -28,9 +29,8 @@ from bertc.text.sources.files import open_files, open_parallel
 from bertc.text.sources.source import Piece, TextSource, pieces_of_text
 from bertc.text.sources.tables import ColumnSelection, column_indices
 
-MIN_CHARACTERS = 81
-MAX_SOURCE_BYTES = 4 << 20
-FILES_AT_ONCE = 32
+MIN_CHARACTERS, MAX_SOURCE_BYTES = 81, 4 << 20
+FILES_AT_ONCE, REREAD_SECONDS = 32, 16  # folders are listed once for all points of a grid
 SOURCE_BYTES_PER_PROCESS = 16 << 20
 """Source code for which a worker process takes longer than to start."""
 SKIPPED = {"site-packages", "dist-packages", "__pycache__", "test", "tests", "idlelib", "lib2to3"}
@@ -44,7 +44,8 @@ _UNKNOWN = re.compile(
 
 def open_docstrings(corpus: Docstrings) -> TextSource:
     """Open the documentation strings of the named packages, or of all."""
-    modules = [module for root in _roots() for module in _modules(root, corpus.packages)]
+    when = int(monotonic()) // REREAD_SECONDS
+    modules = [module for root in _roots() for module in _modules(root, corpus.packages, when)]
     present = {relative.split("/")[0].removesuffix(".py") for _, relative, _ in modules}
     if missing := [name for name in corpus.packages if name not in present]:
         help = "name the top-level module as in an import statement, or write data=docstrings"
@@ -60,15 +61,16 @@ def open_docstrings(corpus: Docstrings) -> TextSource:
 
 
 def _roots() -> list[Path]:
-    paths = [sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")]
-    paths += [sysconfig.get_path("platlib"), *site.getsitepackages()]
+    paths = [*map(sysconfig.get_path, ("stdlib", "purelib", "platlib")), *site.getsitepackages()]
     # Those of users, of PYTHONPATH, and of files that name more folders.
     paths += [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
     return [path for path in dict.fromkeys(Path(p).resolve() for p in paths) if path.is_dir()]
 
 
-def _modules(root: Path, packages: tuple[str, ...]) -> Iterator[tuple[str, str, os.stat_result]]:
+@lru_cache(8)
+def _modules(root: Path, packages: tuple[str, ...], _: int) -> list[Any]:
     """Triples (path, path below the root, its facts) of the source files below a root, by name."""
+    modules = []
     for folder, below, names in os.walk(root, followlinks=True):
         relative = folder[len(str(root)) + 1 :]
         wanted = packages if not relative else ()
@@ -83,7 +85,8 @@ def _modules(root: Path, packages: tuple[str, ...]) -> Iterator[tuple[str, str, 
             if name.endswith(".py") and (not wanted or name.removesuffix(".py") in wanted):
                 path = os.path.join(folder, name)
                 if 0 < (facts := os.stat(path)).st_size <= MAX_SOURCE_BYTES:
-                    yield path, os.path.join(relative, name), facts
+                    modules.append((path, os.path.join(relative, name), facts))
+    return modules
 
 
 def _documents(files: list[tuple[str, int]]) -> Iterator[Piece]:
