@@ -18,7 +18,7 @@ ENCODINGS = (
     "CP1252", "ISO8859-15", "MACINTOSH", "CP850", "CP1250", "ISO8859-2", "CP852", "CP1257",
     "MAC-CENTRALEUROPE", "ISO8859-13", "CP1254", "CP1255", "ISO8859-6", "CP1251", "KOI8-R",
     "KOI8-U", "ISO8859-5", "CP866", "MAC-CYRILLIC", "CP1253", "ISO8859-7", "CP1256", "CP437",
-    "CP737", "CP775", "CP855", "CP857", "CP860", "CP861", "CP865", "CP869", "MAC-IS",
+    "CP737", "CP775", "CP855", "CP857", "CP860", "CP861", "CP865", "CP869",
     "ISO8859-4", "ISO8859-16", "CP932", "EUC-JP", "GB18030", "BIG5", "CP949", "CP874", "JOHAB",
 )  # fmt: skip
 """Encodings of text by iconv's names; of those that read it alike the first counts."""
@@ -106,7 +106,7 @@ def _whole_words(raw: bytes) -> bytes:
 
 
 def _codec(name: str) -> str:
-    return lookup({"MAC-CENTRALEUROPE": "mac_latin2", "MAC-IS": "mac_iceland"}.get(name, name)).name
+    return lookup("mac_latin2" if name == "MAC-CENTRALEUROPE" else name).name
 
 
 def _encodings(sample: bytes) -> list[str]:
