@@ -239,7 +239,7 @@ CONTENTS: dict[str, Damage] = {
     "NULs appended": _content(lambda c, d: c + bytes(4096)),
     "a byte order mark": _content(lambda c, d: b"\xef\xbb\xbf" + c),
     "a web page": _content(lambda c, d: b"<!DOCTYPE html>\n<html><body>404</body></html>\n"),
-    "lines sorted": _content(lambda c, d: b"\n".join(sorted(c.split(b"\n")))),
+    "lines shuffled": _content(lambda c, d: b"\n".join(d.sample(s := c.split(b"\n"), len(s)))),
     "a long line": _content(lambda c, d: _line(c, d, b"x " * 500_000)),
 }
 
