@@ -48,10 +48,10 @@ def change_text(value: float, first: float) -> str:
 
 
 def _scale(value: float, base: int, units: tuple[str, ...], gap: str) -> str:
-    step = 0
+    step, value = 0, value if value >= base else round(value)
     while value >= base and step < len(units) - 1:
         value, step = value / base, step + 1
-    text = str(int(value)) if step == 0 else _digits(value)
+    text = str(value) if step == 0 else _digits(value)
     return f"{text}{gap}{units[step]}"
 
 

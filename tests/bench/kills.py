@@ -4,7 +4,6 @@
     python tests/bench/kills.py --set objective=clm --set attention=relative --set memory=48
     python tests/bench/kills.py --also 'stage "a" {layers=1 steps=20} stage "b" {steps=100}'
     python tests/bench/kills.py --begun 'init="base" task=classify("rows.tsv", "rows.tsv")'
-
     python tests/bench/kills.py --of sweep --kills 20
     python tests/bench/kills.py --of reproduce --kills 20
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bertc.api import estimate, points, train
+from bertc import estimate, lab_api, train
 from bertc.base.diagnostics import DataError, Table, html_text
 from bertc.cost.planning.plan import Plan
 from bertc.lab.report.attention import attention_page
@@ -130,7 +130,7 @@ def test_curves_of_a_group_are_one_trace_with_gaps_and_not_too_many_points():
 
 
 def test_the_cost_of_a_run_without_a_lock_is_that_of_the_estimate(tmp_path):
-    (resolved,) = points("layers=1 hidden=32 heads=2 seq=64 vocab=100")
+    (resolved,) = lab_api.points("layers=1 hidden=32 heads=2 seq=64 vocab=100")
     folder = RunFolder(tmp_path)
     folder.start(resolved, "")
     assert estimated_cost(folder) == estimate(resolved, ELSEWHERE)
@@ -151,7 +151,7 @@ STAGES = "stage 'a <b>' { steps=6 seq=8 } stage 'z' { steps=6 }"
 
 def trained(folder: Path, spec: str, loss: float = 5.0) -> Path:
     """A run folder with metrics of all its steps, in which nothing was trained."""
-    (resolved,) = points(spec)
+    (resolved,) = lab_api.points(spec)
     folder.mkdir(parents=True)
     run = RunFolder(folder)
     run.start(resolved, spec)
@@ -227,6 +227,7 @@ def test_the_cost_of_a_run_says_what_its_time_went_to(pages):
     found = pages["trained"].read_text()
     for what in ("training steps", "waiting for batches", "evaluations", "saving"):
         assert re.search(rf">{what}</td><td[^>]*></td><td[^>]*>[\d.]+ \w+, \d+%</td>", found), what
+    assert [lab_api.units.count_text(n) for n in (462.7, 999.6, 1500)] == ["463", "1.00k", "1.50k"]
 
 
 def test_a_run_opens_with_what_one_wants_to_know(pages):
