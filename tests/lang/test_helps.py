@@ -244,7 +244,6 @@ def test_passes_over_a_task_that_cannot_be_read_are_no_mistake(task):
         ("init='runs/base' positions=64 seq=128 vocab=1k", "E203", ["seq=64"]),
         ("layers=2 lr=1e-3 hidden=64", "", ["optimizer=adamw(..., lr=1e-3)"]),
         ("lr=1e-3 optimizer=lamb", "", ["optimizer=lamb(..., lr=1e-3)"]),
-        ("task=classify('a.tsv', labels='no, yes')", "", ["labels=['no', 'yes']"]),
         (f"task=classify('a.tsv', name={'a' * 41})", "E110", ["at most 40 characters"]),
         ("task=embed('a.tsv', widths=[64, 64])", "E110", ["that is 64"]),
         ("task=embed('a.tsv', positive=b, negatives=mined('r', margin=2))", "E109", [""]),

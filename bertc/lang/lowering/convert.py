@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from bertc.base.diagnostics import Diagnostics, Fix, Span, several
+from bertc.base.diagnostics import Diagnostics, Span, several
 from bertc.ir.base import Node
 from bertc.ir.learning.task import NAME_PATTERN
 from bertc.lang.lowering import mistakes
@@ -41,16 +41,6 @@ def _is_unnamed(value: tree.Value | None) -> bool:
         return False
     before = value.span.source.text[: value.span.start].rstrip()
     return before.endswith(("(", ",", "{", "["))
-
-
-def _as_items(value: tree.Value) -> str:
-    """A value as the items of a list; a string is split at its commas, a sum at its signs."""
-    if isinstance(value, tree.Sum):
-        return ", ".join(term.span.text for term in value.items)
-    text = value.span.text
-    if not isinstance(value, tree.String) or "," not in text:
-        return text
-    return ", ".join(f"{text[0]}{part.strip()}{text[0]}" for part in text[1:-1].split(","))
 
 
 class Converter:
@@ -218,12 +208,9 @@ class Converter:
         if isinstance(value, tree.Sum) and isinstance(shape.item, shapes.ChoiceShape):
             value = tree.Series(value.span, value.items)  # words read as well with signs
         if not isinstance(value, tree.Series):
-            text = f"[{_as_items(value)}]"
             expected = f"a list{f' of {count}' if count else ''}"
             says = f"`{slot.name}` is {expected}, not {describe_value(value)}"
-            help = slot.prefix + (text if count is None and len(text) < 60 else "[...]")
-            fix = Fix(value.span, text) if count is None else None
-            self.diagnostics.error("E108", says, value.span, help=help, fix=fix)
+            self.diagnostics.error("E108", says, value.span, help=f"{slot.prefix}[...]")
             return BAD
         if count is not None and len(value.items) != count:
             message = f"`{slot.name}` has {count} values, not {len(value.items)}"

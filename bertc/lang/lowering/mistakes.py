@@ -10,7 +10,7 @@ from bertc.lang.lowering.scalars import Slot, describe_value
 from bertc.lang.lowering.unknown import removal, rest_of_line
 from bertc.lang.read import tree
 from bertc.lang.read.parse import OVERRIDE
-from bertc.lang.read.shapes import KindShape, ListShape, WholeShape, arguments, required
+from bertc.lang.read.shapes import KindShape, arguments, required
 
 
 def wrong_form(value: tree.Value, shape: KindShape, slot: Slot, diagnostics: Diagnostics) -> None:
@@ -18,10 +18,8 @@ def wrong_form(value: tree.Value, shape: KindShape, slot: Slot, diagnostics: Dia
     instead = ""
     if isinstance(value, tree.String):
         instead = nearest(value.value, shape.options)
-    elif isinstance(value, tree.Number | tree.Series):
-        if isinstance(value, tree.Number) and value.value is None:
-            return
-        instead = _taking(value, shape)
+    elif isinstance(value, tree.Number) and value.value is None:
+        return
     problem, note = describe_value(value), f"it is one of: {listed(_words_of(slot.name, shape))}"
     slot.refuse(value, "E108", f"cannot be {problem}", diagnostics, instead, note=note)
 
@@ -124,17 +122,3 @@ def wrong_parts(value: tree.Value, node: type[Node], slot: Slot, diagnostics: Di
     if isinstance(value, tree.Ratio):
         problem = f"has {len(node.positional)} parts, not {len(value.parts)}"
     slot.refuse(value, "E108", problem, diagnostics, label="/".join(node.positional))
-
-
-def _taking(value: tree.Number | tree.Series, shape: KindShape) -> str:
-    """A kind whose one needed argument it may be: ``groups(4)`` of 4, ``map([0, 0])`` of a list."""
-    number = value.value if isinstance(value, tree.Number) else None
-    if number == 0 and "none" in shape.options:
-        return "none"
-    form = WholeShape if isinstance(number, int) else ListShape
-    for kind, node in shape.options.items():
-        needed = required(node)
-        if len(needed) == 1 and isinstance(arguments(node)[needed[0]], form):
-            fits = isinstance(number, int) or (number is None and len(value.span.text) <= 60)
-            return f"{kind}({value.span.text})" if fits else ""
-    return ""
