@@ -121,7 +121,7 @@ NETWORKS: dict[str, dict[str, str]] = {
         "own": "ffn=own('own_parts.py:Numbered')",
     },
     "residual": {
-        **alike("plain elc dwa unet value", "residual={} norm=pre"),
+        **alike("plain elc dwa", "residual={} norm=pre"),
         "own": "residual=own('own_parts.py:Gated') norm=post(function=own('own_parts.py:Tanh'))",
     },
     "table": {"whole": "table=whole", "adaptive": "table=adaptive([50]) head=adaptive"},

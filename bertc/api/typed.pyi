@@ -740,12 +740,6 @@ def same(
     """Rows as they are: both networks read the same tokens."""
 
 
-def sandwich(
-    eps: Value = ..., *, function: Value = ..., bias: Value = ..., affine: Value = ..., embeddings: Value = ..., first: Value = ..., last: Value = ...
-) -> Words:
-    """x + norm(f(norm(x))), with a norm after the last layer (CogView, Ding et al. 2021, 2.4)."""
-
-
 def sbo(
     max_targets: Value = ..., *, position_dim: Value = ..., extra_pair: Value = ...
 ) -> Words:
@@ -914,12 +908,6 @@ def truncated_normal(
     """Normal, truncated at `cut` standard deviations (BERT, modeling.py create_initializer)."""
 
 
-def unet(
-    
-) -> Words:
-    """Layers of the upper half also read what the layer that mirrors them read, times a number."""
-
-
 def uniform(
     bound: Value = ...
 ) -> Words:
@@ -930,12 +918,6 @@ def unigram(
     
 ) -> Words:
     """Replacements sampled by token frequency in the training text."""
-
-
-def value(
-    
-) -> Words:
-    """Each layer mixes its values with those of the first: (1 - n) V + n V of the first."""
 
 
 def vectors(

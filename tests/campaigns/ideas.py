@@ -30,7 +30,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
     "activation": ("activation=relu", "activation=geglu", "activation=swiglu(bias=false)"),
     "norm": (
         "norm=pre", "norm=pre(bias=false,embeddings=true,first=false)", "norm=pre(affine=false)",
-        "norm=post(function=rms)", "norm=sandwich(function=rms)",
+        "norm=post(function=rms)", "norm=pre(function=rms)",
         "norm=pre(affine=false,context=true,inner=true,after_attention=true)",
     ),
     "residual": (
