@@ -611,7 +611,7 @@ def nsp(
 def own(
     code: Value = ..., **texts: Value
 ) -> Words:
-    """A module of the user's own, from what a part read and what it made to the new states."""
+    """A module of the user's own, from all states of a row to its loss; its class names it."""
 
 
 def pairs(

@@ -210,12 +210,9 @@ def streamed(model: Model, kind: str) -> Tensor:
             y = attend(layer, x)
             outputs.append(y + feed(layer, x + y if "zero" in kind else y))
             continue
-        if kind == "dwa" and layer:
-            x = summed(f"{layer}.attention")
-        x = x + attend(layer, x)
-        if kind == "dwa":
-            outputs.append(x)
-            x = summed(f"{layer}.ffn")
+        x = summed(f"{layer}.attention") if layer else x
+        outputs.append(x + attend(layer, x))
+        x = summed(f"{layer}.ffn")
         outputs.append(x + feed(layer, x))
     return body.norm(summed("last.attention") if kind == "dwa" else outputs[-1])
 
