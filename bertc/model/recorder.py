@@ -114,12 +114,12 @@ def _call(module: nn.Module, part: Own, inputs: _Inputs) -> Any:
 
 
 def _steps(part: Own, place: OwnPlace, sizes: _Sizes, rows: int, tokens: int) -> list[_Step]:
-    """The operations of a class, and at the end what they save."""
+    """The operations of a class, and at the end what they save, but for the states of a term."""
     saved = dict[int, Tensor]()
     with torch.device("meta"):
         module, inputs = construct(part, sizes), _inputs(part, place, sizes, rows, tokens)
         operations = _Operations(module)
-        passed_in = {id(x) for name, x in inputs.items() if name != "x"}
+        passed_in = {id(x) for n, x in inputs.items() if n != "x" or place == "objective"}
 
         def save(tensor: Tensor) -> Tensor:
             base = tensor if tensor._base is None else tensor._base

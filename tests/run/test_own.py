@@ -127,6 +127,8 @@ def test_a_term_learns_and_costs_what_the_built_in_one_beside_it_does():
     stage = (resolved := resolve(text)).stages[0]
     costs = [[cost(one, ANY) for one in of] for of in stage.networks()[0].heads_apart(4)]
     assert sum(one.train_flops for one in costs[0]) == sum(one.train_flops for one in costs[1])
+    of_kind, of_own = (sum(one.kept for one in of) for of in costs)
+    assert of_own == pytest.approx(of_kind, rel=0.03)
     step = make_step(resolved, 2)
     pairs = {"weight": "score.weight", "bias": "score.bias"}
     pairs |= {f"dense.{name}": f"dense.{name}" for name in ("weight", "bias")}
