@@ -76,7 +76,8 @@ UNIONS: dict[str, set[str]] = defaultdict(set)
 for _field, _kind in kinds_of(Settings):
     UNIONS["vocab" if _field == "vocabulary" else _field].add(_kind)
 UNIONS["gate"], UNIONS["activation"] = {*get_args(Gate)}, {*get_args(Activation)}
-FORMAT_KINDS, UNIT_KINDS, TEXT_KINDS = UNIONS["format"], UNIONS["unit"], UNIONS["objective"] - TASKS
+FORMAT_KINDS, UNIT_KINDS = UNIONS["format"], UNIONS["unit"]
+TEXT_KINDS = UNIONS["objective"] - TASKS - {"own"}
 PARTS_OF_A_STEP = ("embeddings", "attention", "ffn", "head", "optimiser", "loader")
 """Those of a transformer, in the order in which tables have them."""
 CLASSIFY = 'task=classify("birds.train.tsv", "birds.dev.tsv"'
@@ -121,7 +122,7 @@ NETWORKS: dict[str, dict[str, str]] = {
         "own": "ffn=own('own_parts.py:Numbered')",
     },
     "residual": {
-        **alike("plain elc dwa unet value", "residual={} norm=pre"),
+        **alike("plain elc dwa", "residual={} norm=pre"),
         "own": "residual=own('own_parts.py:Gated') norm=post(function=own('own_parts.py:Tanh'))",
     },
     "table": {"whole": "table=whole", "adaptive": "table=adaptive([50]) head=adaptive"},
@@ -193,6 +194,7 @@ NETWORKS: dict[str, dict[str, str]] = {
         **alike("mlm mntp plm", "objective={}"), **alike("nsp sop", "objective=mlm+{}"),
         **alike("rtd restore", "objective={} generator=unigram"),
         "tlm": f"objective=tlm {PAIRS}", "clm": "objective=clm attention=relative",
+        "own": "objective=rtd+own('own_parts.py:Detected') generator=unigram",
         "sbo": "objective=span+sbo format=single-segment",
         **{
             f"kd({of})": f"objective=mlm+kd({of}) {TAUGHT}"

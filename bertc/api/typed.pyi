@@ -611,7 +611,7 @@ def nsp(
 def own(
     code: Value = ..., **texts: Value
 ) -> Words:
-    """A module of the user's own, from what a part read and what it made to the new states."""
+    """A module of the user's own, from all states of a row to its loss; its class names it."""
 
 
 def pairs(
@@ -738,12 +738,6 @@ def same(
     
 ) -> Words:
     """Rows as they are: both networks read the same tokens."""
-
-
-def sandwich(
-    eps: Value = ..., *, function: Value = ..., bias: Value = ..., affine: Value = ..., embeddings: Value = ..., first: Value = ..., last: Value = ...
-) -> Words:
-    """x + norm(f(norm(x))), with a norm after the last layer (CogView, Ding et al. 2021, 2.4)."""
 
 
 def sbo(
@@ -914,12 +908,6 @@ def truncated_normal(
     """Normal, truncated at `cut` standard deviations (BERT, modeling.py create_initializer)."""
 
 
-def unet(
-    
-) -> Words:
-    """Layers of the upper half also read what the layer that mirrors them read, times a number."""
-
-
 def uniform(
     bound: Value = ...
 ) -> Words:
@@ -930,12 +918,6 @@ def unigram(
     
 ) -> Words:
     """Replacements sampled by token frequency in the training text."""
-
-
-def value(
-    
-) -> Words:
-    """Each layer mixes its values with those of the first: (1 - n) V + n V of the first."""
 
 
 def vectors(

@@ -131,7 +131,7 @@ def _mixture(mixture: op.Mixture, how: Execution) -> Cost:
     """Each term reads and writes the sum; the gradient of an output is there until its backward."""
     elements = mixture.outputs * mixture.rows * mixture.width
     return Cost(
-        kept=mixture.rows * mixture.width * how.value_bytes * mixture.keeps,
+        kept=mixture.rows * mixture.width * how.value_bytes,
         transient=elements * how.value_bytes, moved=7 * elements * how.value_bytes, function="add",
         elements=elements, starts=6 * mixture.outputs,
     )  # fmt: skip

@@ -236,12 +236,11 @@ class LossInBlocks:
 
 @dataclass(frozen=True)
 class Mixture:
-    """A weighted sum of ``outputs`` states (rows, width), of which it saves one if it ``keeps``."""
+    """A weighted sum of ``outputs`` states (rows, width), of which it saves one."""
 
     outputs: int
     rows: int
     width: int
-    keeps: bool = True
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ that estimates need no torch, and a run folder is whole without the file.
 """
 
 from collections.abc import Iterator, Mapping
+from operator import not_
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
@@ -12,9 +13,11 @@ from pydantic import Field
 from bertc.ir import operation as op
 from bertc.ir.base import Constructed, Node, Part, Role, Weight
 
-OwnPlace = Literal["ffn", "attention", "norm", "residual"]
-Size = Literal["hidden", "heads", "head_dim", "layer"]
+OwnPlace = Literal["ffn", "attention", "norm", "residual", "objective"]
+Size = Literal["hidden", "heads", "head_dim", "layer", "vocab"]
 """Numbers that a class gets if its constructor has arguments with these names."""
+Read = Literal["tokens", "inputs", "real"]
+"""Tensors that a term gets beside states if its forward has arguments with these names."""
 _Scaled = tuple[float, int, int]
 """``factor x rows^a x tokens^b``, with both powers."""
 
@@ -52,15 +55,15 @@ class Own(Node):
     """A class of a Python file: ``own("mine.py:Experts", experts=4)``.
 
     ``arguments`` are those of its constructor as text, ``asks`` the sizes that it has arguments
-    for. ``packs`` and ``causal``: a token reads no other document of its row, and no later token,
-    where the mask says so.
+    for, ``reads`` the tensors that its forward does. ``packs`` and ``causal``: a token reads no
+    other document of its row, and no later token, where the mask says so.
     """
 
-    kind: Literal["own"] = "own"
     code: Annotated[str, Field(min_length=3, max_length=500)]
     arguments: tuple[tuple[str, bool | int | float | str], ...] = ()
     source: str = ""
     asks: tuple[Size, ...] = ()
+    reads: Annotated[tuple[Read, ...], Field(exclude_if=not_)] = ()
     packs: bool = True
     causal: bool = True
     recordings: tuple[Recording, ...] = ()
@@ -68,7 +71,7 @@ class Own(Node):
     positional = ("code",)
     others = "arguments"
     looked_up: ClassVar[tuple[str, ...]] = (
-        "source", "asks", "packs", "causal", "recordings", "layer"
+        "source", "asks", "reads", "packs", "causal", "recordings", "layer"
     )  # fmt: skip
 
     def at(self, layer: int) -> Self:

@@ -98,12 +98,11 @@ class Encoder(BodyModule):
                 context = context.select_queries(inputs, inputs.output_positions)
                 x, keys = gather_positions(x, inputs.output_positions), x if keys is None else keys
                 stream.select(inputs.output_positions)
-            asked = number + 1 in request.projections
-            also: Projects = "too" if asked or stream.lacks_values else "no"
+            also: Projects = "too" if number + 1 in request.projections else "no"
             also = also if number < computed else "alone"
             x, projected, between = layer(compute, x, keys, context, also, stream.earlier(number))
-            stream.add(between, x, projected)
-            if asked and projected is not None:
+            stream.add(between, x)
+            if projected is not None:
                 projections[number + 1] = projected.of_row(inputs.token_ids.shape[1])
             if number + 1 in request.states and number + 1 < depth:
                 by_layer[number + 1] = x

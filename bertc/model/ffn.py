@@ -16,7 +16,7 @@ from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.residual import OwnResidual
 from bertc.model.native import Kernels, dropout, kernels_for
 from bertc.model.norm import AnyNorm, build_norm, norm_if_any
-from bertc.model.own import call_own, construct_from
+from bertc.model.own import OwnModule, construct_from
 from bertc.model.weights import Linear, Table, adapted, join_linear
 
 
@@ -92,7 +92,7 @@ class FeedForward(nn.Module):
     """A function of each state (b, s, h) by itself; ``build_ffn`` adds its norms."""
 
     norm: AnyNorm
-    output_norm: AnyNorm | None
+    output_norm: AnyNorm | None = None
     inner_norm: AnyNorm | None
     dropout: float
 
@@ -136,16 +136,8 @@ class Glu(FeedForward):
         return self.outer(self.read_last(gated_bsf))
 
 
-class OwnFfn(FeedForward):
+class OwnFfn(OwnModule, FeedForward):
     """A module of the user's own."""
-
-    def __init__(self, table: Table, name: str, node: nodes.OwnFfn) -> None:
-        super().__init__()
-        self.own = construct_from(table, f"{name}.own", node)
-
-    def forward(self, x_bsh: Float[Tensor, "b s h"]) -> Tensor:
-        """Hidden states (b, s, h) to (b, s, h)."""
-        return call_own(self.own, x_bsh)
 
 
 def joining_of(table: Table, name: str, node: Encoder) -> nn.Module | None:
@@ -170,5 +162,4 @@ def build_ffn(table: Table, name: str, node: Encoder) -> FeedForward:
     part.own_join = joining_of(table, name, node)
     part.norm = build_norm(table, f"{name}.norm", node.norm.of_layers)
     part.inner_norm = norm_if_any(table, f"{name}.inner_norm", node.norm.within("ffn"))
-    part.output_norm = norm_if_any(table, f"{name}.output_norm", node.norm.after("ffn"))
     return part

@@ -22,6 +22,7 @@ from bertc.model.bilstm import StatesScores
 from bertc.model.ffn import activate
 from bertc.model.native import dropout
 from bertc.model.norm import build_norm
+from bertc.model.own import construct_from
 from bertc.model.weights import Embedding, Linear, Table, parameter
 
 
@@ -256,3 +257,5 @@ def make_head(objective: TermNode, encoder: Body) -> nn.Module:
             return WidthMaps([Linear(table, f"{name}.0")])
         case nodes.VectorHead(dense=dense):
             return WidthMaps(Linear(table, f"{name}.{number}") for number in range(dense))
+        case nodes.OwnHead(part=part):
+            return construct_from(table, name, part)

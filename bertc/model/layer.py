@@ -202,10 +202,10 @@ def compute_layer(
     assert isinstance(ffn, FeedForward), "as built by build_ffn"
     residual, between = attention.residual, None
     with profile_as("attention"):
-        y, projected = _attend(attention, x, keys, context, projects, earlier)
+        y, projected = _attend(attention, x, keys, context, projects)
         if projects == "alone":
             return Computed(x, projected)
-        if earlier is not None and residual.kind.by_part:
+        if earlier is not None:
             between, _ = residual.joined(attention, x, y)
             x = torch.addcmul(earlier.states, between, earlier.number)
             read = ffn.norm(x) if residual.free else x
@@ -223,21 +223,15 @@ def _attend(
     keys: Tensor | None,
     context: Context,
     projects: Projects,
-    earlier: Earlier | None,
 ) -> tuple[Tensor, Projected | None]:
     """The output of the part; ``x`` where only its projections are wanted."""
     read = x
     if part.residual.free and part.norm is not None:
         read, keys = part.norm(x), None if keys is None else part.norm(keys)
-    mixes = earlier is not None and part.residual.kind.mixes_values
-    if projects == "no" and not mixes:
+    if projects == "no":
         return part(read, keys, context), None
     assert isinstance(part, ProjectedAttention), "the checks see to such attention"
     projected = part.project(read, keys, context)
-    if earlier is not None and mixes:
-        # Not lerp, which would save both values, and with them the queries and keys beside them.
-        more = (earlier.states - projected.values) * earlier.number
-        projected = projected._replace(values=projected.values + more)
     if projects == "alone":
         return x, projected
     return part.put_out(read, part.mix(projected, context)), projected

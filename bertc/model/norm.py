@@ -9,7 +9,7 @@ from torch.autograd.function import once_differentiable
 
 from bertc.ir.network import norm as nodes
 from bertc.model.native import Dropped, Kernels, drop, dropout, kernels_for
-from bertc.model.own import call_own, construct_from
+from bertc.model.own import OwnModule
 from bertc.model.weights import Table, parameter
 
 
@@ -40,25 +40,13 @@ class Norm(nn.Module):
         return f"{width}, eps={self.eps:g}"
 
 
-class OwnNorm(nn.Module):
-    """A module of the user's own in place of a norm."""
-
-    def __init__(self, table: Table, name: str, node: nodes.OwnNorm) -> None:
-        super().__init__()
-        self.own = construct_from(table, f"{name}.own", node)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., width) to (..., width)."""
-        return call_own(self.own, x)
-
-
-AnyNorm = Norm | OwnNorm
+AnyNorm = Norm | OwnModule
 
 
 def build_norm(table: Table, name: str, node: nodes.NormFunction) -> AnyNorm:
     """Build the norm of this name by its kind."""
     if isinstance(node, nodes.OwnNorm):
-        return OwnNorm(table, name, node)
+        return OwnModule(table, name, node)
     return Norm(table, name, node)
 
 

@@ -60,13 +60,26 @@ def constructed(init: Constructed, seed: int, weight: str) -> Tensor:
     return made.get_parameter(init.name).detach()
 
 
+class OwnModule(nn.Module):
+    """A module of the user's own where a built-in part is otherwise."""
+
+    def __init__(self, table: Mapping[str, Weight], name: str, part: Own) -> None:
+        super().__init__()
+        self.own = construct_from(table, f"{name}.own", part)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """States (..., h) to states (..., h)."""
+        return call_own(self.own, x)
+
+
 def written_as(module: nn.Module) -> tuple[Own, dict[str, Any]] | None:
     """The part that a module of the user is, and what its constructor got; None of others."""
     return vars(module).get("written")
 
 
-def call_own(module: nn.Module, x: Tensor, *arguments: Any) -> Tensor:
-    """States (b, s, h) of a user's module, with its weights in the type of ``x``."""
+def call_own(module: nn.Module, x: Tensor, *arguments: Any, **named: Tensor) -> Tensor:
+    """Call a user's module on states (b, s, h), with its weights in their type."""
     weights = {n: w.to(x.dtype) for n, w in module.named_parameters() if w.dtype != x.dtype}
-    made = functional_call(module, weights, (x, *arguments)) if weights else module(x, *arguments)
-    return cast(Tensor, made)
+    if not weights:
+        return cast(Tensor, module(x, *arguments, **named))
+    return cast(Tensor, functional_call(module, weights, (x, *arguments), named))

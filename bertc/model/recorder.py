@@ -10,6 +10,7 @@ import math
 import sys
 import traceback
 from contextlib import redirect_stdout
+from functools import partial
 from typing import Any, get_args
 
 import torch
@@ -20,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils.flop_counter import flop_registry
 
 from bertc.base import own_code
-from bertc.ir.own import Own, OwnPlace, Recording, Size, Work
+from bertc.ir.own import Own, OwnPlace, Read, Recording, Size, Work
 from bertc.model.own import construct, load_class
 
 _POINTS = ((4, 32), (8, 32), (4, 64))
@@ -33,8 +34,10 @@ _VIEWS = {
     "split_with_sizes", "empty", "ones_like", "zeros_like",
 }  # fmt: skip
 _ROWS, _TOKENS, _HALF = 2, 16, 8
+_SIZES = {"norm": ("hidden",), "objective": ("hidden", "vocab")}  # else all but vocab
 _TOLERANCE = 1e-5
 _Sizes = dict[str, int]
+_Inputs = dict[str, Tensor]
 _Step = tuple[Any, list[float], bool]
 """Names, numbers, and whether a weight is a factor, of operations."""
 
@@ -91,32 +94,43 @@ class _Kernels(TorchFunctionMode):
             return query + key.mean(-2, keepdim=True) + value.mean(-2, keepdim=True)
 
 
-def _states(place: OwnPlace, rows: int, tokens: int, hidden: int) -> tuple[Tensor, ...]:
-    """Make what a class gets at its place: states, and others or a mask."""
+def _inputs(part: Own, place: OwnPlace, sizes: _Sizes, rows: int, tokens: int) -> _Inputs:
+    """Make what a class gets at its place, by name: states, and others, a mask, or tokens."""
     generator = None if torch.empty(0).is_meta else torch.Generator().manual_seed(0)
-    x = torch.randn(rows, tokens, hidden, generator=generator)
+    x = torch.randn(rows, tokens, sizes["hidden"], generator=generator)
     if place == "attention":
-        return x, torch.ones(rows, 1, tokens, tokens, dtype=torch.bool)
-    return (x, x.flip(1)) if place == "residual" else (x,)
+        return {"x": x, "mask": torch.ones(rows, 1, tokens, tokens, dtype=torch.bool)}
+    if place == "objective":
+        ids = torch.randint(sizes["vocab"], (rows, tokens), generator=generator)
+        read = {"tokens": ids, "inputs": ids.flip(1), "real": torch.ones_like(ids).bool()}
+        return {"x": x, **{name: read[name] for name in part.reads}}
+    return {"x": x, "y": x.flip(1)} if place == "residual" else {"x": x}
+
+
+def _call(module: nn.Module, part: Own, inputs: _Inputs) -> Any:
+    """Call a class; a term gets what it reads beside states by name."""
+    named = {name: inputs[name] for name in part.reads}
+    return module(*(x for name, x in inputs.items() if name not in named), **named)
 
 
 def _steps(part: Own, place: OwnPlace, sizes: _Sizes, rows: int, tokens: int) -> list[_Step]:
-    """The operations of a class, and at the end what they save."""
+    """The operations of a class, and at the end what they save, but for the states of a term."""
     saved = dict[int, Tensor]()
     with torch.device("meta"):
-        module, inputs = construct(part, sizes), _states(place, rows, tokens, sizes["hidden"])
+        module, inputs = construct(part, sizes), _inputs(part, place, sizes, rows, tokens)
         operations = _Operations(module)
+        passed_in = {id(x) for n, x in inputs.items() if n != "x" or place == "objective"}
 
         def save(tensor: Tensor) -> Tensor:
             base = tensor if tensor._base is None else tensor._base
-            if id(base) not in operations.weights | {*map(id, inputs[1:])}:
+            if id(base) not in operations.weights | passed_in:
                 saved[id(base)] = base
             return tensor
 
-        inputs[0].requires_grad_()
+        inputs["x"].requires_grad_()
         hooks = saved_tensors_hooks(save, lambda tensor: tensor)
         with hooks, operations, _Kernels(operations.steps):
-            module(*inputs)
+            _call(module, part, inputs)
     values = sum(x.numel() for x in saved.values() if x.is_floating_point())
     others = sum(x.numel() * x.itemsize for x in saved.values() if not x.is_floating_point())
     return [*operations.steps, ("saved", [values, others], False)]
@@ -147,44 +161,53 @@ def try_out(part: Own, place: OwnPlace, sizes: _Sizes) -> dict[str, bool]:
 
     Refuses what docs/own.md rules out.
     """
-    module, inputs = construct(part, sizes), _states(place, _ROWS, _TOKENS, sizes["hidden"])
-    x = inputs[0]
-
-    def call() -> Any:
-        torch.manual_seed(0)
-        return module(x.requires_grad_(), *inputs[1:])
-
+    module, inputs = construct(part, sizes), _inputs(part, place, sizes, _ROWS, _TOKENS)
+    x, call = inputs["x"].requires_grad_(), partial(_call, module, part, inputs)
+    shape = tuple(x.shape[:1] if place == "objective" else x.shape)
+    torch.manual_seed(0)
     y = call()
-    if not isinstance(y, Tensor) or y.shape != x.shape:
+    if not isinstance(y, Tensor) or y.shape != shape:
         made = tuple(y.shape) if isinstance(y, Tensor) else f"a {type(y).__name__}"
-        raise RefusedError(f"it makes {made} of states {tuple(x.shape)}, whose shape is to stay")
-    torch.autograd.backward(y.sum())
+        raise RefusedError(f"it makes {made} of states {tuple(x.shape)}, not {shape}")
+    if y.requires_grad:
+        torch.autograd.backward(y.sum())
+    if x.grad is None or not y.isfinite().all():
+        raise RefusedError("no gradient reaches the states, or what it makes is not finite")
     for name, _ in module.named_buffers():
         raise RefusedError(f"it has the buffer {name}: make that in forward, on the device of x")
     for name, weight in module.named_parameters():
         if not weight.numel() or (weight.requires_grad and weight.grad is None):
             raise RefusedError(f"its weight {name} gets no gradient, or is empty")
+    torch.manual_seed(0)
     if not torch.equal(y, call()):
         raise RefusedError("called twice in training, it differs: it keeps a state")
     module.eval()
     with torch.no_grad():
-        y, alike = module(*inputs), dict[str, bool]()
-        if not torch.equal(y, module(*inputs)):
+        if not torch.equal(y := call(), call()):
             raise RefusedError("called twice in evaluation, it differs")
-        if not torch.allclose(module(*(one[:1] for one in inputs)), y[:1], atol=_TOLERANCE):
+        first = _call(module, part, {name: one[:1] for name, one in inputs.items()})
+        if not torch.allclose(first, y[:1], atol=_TOLERANCE):
             raise RefusedError("it reads other rows of the batch")
-        # Other states in the second half, which a mask hides, or which it does not read anyway.
-        other, half = torch.cat([x[:, :_HALF], x[:, :_HALF]], 1), torch.arange(_TOKENS) // _HALF
-        earlier = torch.ones(_TOKENS, _TOKENS, dtype=torch.bool).tril()
-        masks = {"": (half == 0)[None], "packs": half[:, None] == half, "causal": earlier}
-        for name, mask in masks.items():
-            rest = (mask.expand(_ROWS, 1, -1, -1),) if place == "attention" else inputs[1:]
-            first, second = (module(states, *rest)[:, :_HALF] for states in (x, other))
-            alike[name] = torch.allclose(first, second, atol=_TOLERANCE)
+        return _alike(module, part, place, inputs)
+
+
+def _alike(module: nn.Module, part: Own, place: OwnPlace, inputs: _Inputs) -> dict[str, bool]:
+    """Find what a mask hides from a class; refuse one that reads what it may not."""
+    # Other states in the second half, which a mask hides, or which it does not read anyway.
+    x, half = inputs["x"], torch.arange(_TOKENS) // _HALF
+    other, alike = torch.cat([x[:, :_HALF], x[:, :_HALF]], 1), dict[str, bool]()
+    earlier = torch.ones(_TOKENS, _TOKENS, dtype=torch.bool).tril()
+    masks = {"": (half == 0)[None], "packs": half[:, None] == half, "causal": earlier}
+    for name, mask in masks.items():
+        hiding = {"mask": mask.expand(_ROWS, 1, -1, -1), "real": mask[:1].expand(_ROWS, -1)}
+        seen = {name: hiding.get(name, one) for name, one in inputs.items()}
+        both = (_call(module, part, seen | {"x": states}) for states in (x, other))
+        first, second = (y if place == "objective" else y[:, :_HALF] for y in both)
+        alike[name] = torch.allclose(first, second, atol=_TOLERANCE)
     if not alike.pop(""):
-        others = "that the mask hides" if place == "attention" else "of its row, as attention may"
-        raise RefusedError(f"it reads tokens {others}")
-    return alike
+        others = {"attention": "that the mask hides", "objective": "that are padding, not real"}
+        raise RefusedError(f"it reads tokens {others.get(place, 'of its row, as attention may')}")
+    return alike | ({"packs": False} if place == "objective" else {})
 
 
 def look_up(part: Own, place: OwnPlace, layers: list[_Sizes]) -> dict[str, Any]:
@@ -194,20 +217,24 @@ def look_up(part: Own, place: OwnPlace, layers: list[_Sizes]) -> dict[str, Any]:
     if unknown := stated.keys() - parameters.keys():
         raise RefusedError(f"it has no argument {min(unknown)}, but {', '.join(parameters)}")
     asks = tuple(n for n in get_args(Size) if n in parameters and n not in stated)
-    if place == "norm" and {*asks} - {"hidden"}:
-        raise RefusedError(f"a norm gets hidden, and no {max({*asks} - {'hidden'})}")
+    gets = _SIZES.get(place, get_args(Size)[:-1])
+    if lacking := {*asks} - {*gets}:
+        raise RefusedError(f"at this place it gets {' and '.join(gets)}, and no {min(lacking)}")
+    named = inspect.signature(made.forward).parameters if place == "objective" else ()
+    reads = tuple(name for name in get_args(Read) if name in named)
     needed = [n for n, p in parameters.items() if p.default is p.empty and "*" not in str(p)]
     if missing := [n for n in needed if n not in {*stated, *asks}]:
         raise RefusedError(f"{name} needs {missing[0]}: write {missing[0]}=... in own(...)")
     recordings = dict[tuple[int, ...], Recording]()
     with torch.random.fork_rng(devices=[]):
-        tried = try_out(part.model_copy(update={"asks": asks, "layer": 0}), place, layers[0])
+        part = part.model_copy(update={"asks": asks, "reads": reads, "layer": 0})
+        tried = try_out(part, place, layers[0])
     for sizes in layers:
-        part = part.model_copy(update={"asks": asks, "layer": sizes["layer"]})
+        part = part.model_copy(update={"layer": sizes["layer"]})
         chosen = tuple(part.chosen(sizes).values())
         recordings[chosen] = recordings.get(chosen) or _record(part, place, sizes)
     written = [recording.model_dump(mode="json") for recording in recordings.values()]
-    return {"asks": asks, "recordings": written, **tried}
+    return {"asks": asks, "reads": reads, "recordings": written, **tried}
 
 
 def reply(request: dict[str, Any]) -> dict[str, Any]:

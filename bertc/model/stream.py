@@ -1,6 +1,6 @@
 """The residual stream: sums of earlier outputs that parts read, weighted by learned numbers.
 
-Axes: b batch, q queries, k keys, h hidden, w widths of all heads, j outputs.
+Axes: b batch, q queries, h hidden, j outputs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,15 +13,11 @@ from torch import Tensor
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.residual import stream_name
 from bertc.ir.network.sharing import SharedPart
-from bertc.model.body import Projected
 from bertc.model.inputs import gather_positions
 
 
 class Earlier(NamedTuple):
-    """A sum (b, q, h) of earlier outputs, and the number of that of attention, added to it.
-
-    Or the values (b, k, w) of the first layer, and their share.
-    """
+    """A sum (b, q, h) of earlier outputs, and the number of that of attention, added to it."""
 
     states: Tensor
     number: Float[Tensor, ""]
@@ -36,23 +32,14 @@ class Stream:
     def __init__(self, node: Encoder, numbers: Mapping[str, Tensor], x: Tensor) -> None:
         self.kind, self.depth, self.numbers = node.residual, node.depth, numbers
         self.outputs = [x]
-        self.values: Float[Tensor, "b k w"] | None = None
 
     def read(self, layer: int) -> Float[Tensor, "b q h"]:
         """The states that attention of a layer reads; of one beyond the last, the last norm."""
         sources = self.kind.sources(layer, "attention", self.depth)
-        if not sources:
-            return self.outputs[-1]
-        shares = self._shares(layer, "attention")
-        if len(shares) < len(sources):  # the newest counts whole
-            return self._sum(sources[:-1], shares, self.outputs[sources[-1]])
-        return self._sum(sources, shares)
+        return self._sum(sources, self._shares(layer, "attention")) if sources else self.outputs[-1]
 
     def earlier(self, layer: int) -> Earlier | None:
         """Earlier outputs that the layer mixes in itself, if any."""
-        if self.kind.mixes_values:
-            (share,) = self._shares(layer, "attention") or (None,)
-            return None if share is None or self.values is None else Earlier(self.values, share)
         sources = self.kind.sources(layer, "ffn", self.depth)
         if not sources:
             return None
@@ -64,28 +51,18 @@ class Stream:
         if self.kind.by_part:
             self.outputs = [gather_positions(x, positions_bo) for x in self.outputs]
 
-    @property
-    def lacks_values(self) -> bool:
-        """True if the values of the next layer are to be mixed into those of later ones."""
-        return self.kind.mixes_values and self.values is None
-
-    def add(self, between: Tensor | None, x: Tensor, projected: Projected | None) -> None:
-        """Take up the output of a layer, and that of its attention and its values if needed."""
-        if self.lacks_values and projected is not None:
-            self.values = projected.values
+    def add(self, between: Tensor | None, x: Tensor) -> None:
+        """Take up the output of a layer, and that of its attention if needed."""
         if not self.kind.keeps_outputs:
             self.outputs.clear()
         self.outputs += [x] if between is None else [between, x]
 
     def _shares(self, layer: int, part: SharedPart) -> tuple[Float[Tensor, ""], ...]:
-        numbers_j = self.numbers.get(stream_name(layer, part, self.depth))
-        if numbers_j is None:
-            return ()
+        numbers_j = self.numbers[stream_name(layer, part, self.depth)]
         return (numbers_j.softmax(0) if self.kind.softmax else numbers_j).unbind()
 
-    def _sum(
-        self, sources: tuple[int, ...], shares: Sequence[Tensor], total: Tensor | None = None
-    ) -> Tensor:
+    def _sum(self, sources: tuple[int, ...], shares: Sequence[Tensor]) -> Tensor:
+        total: Tensor | None = None
         for source, share in zip(sources, shares, strict=True):
             x = self.outputs[source]
             total = x * share if total is None else torch.addcmul(total, x, share)

@@ -26,7 +26,7 @@ from tests.hub.programs import Wordless, tensors
 PROGRAMS = {
     "shared attention": "objective=mlm heads=4 share=attention E=16",
     "widths by layer": "objective=mlm heads=[3,2] head_dim=8 ffn=[40,24]",
-    "sandwich": "objective=mlm heads=4 norm=sandwich(function=rms) segments=0 positions=rotary",
+    "after": "objective=mlm heads=4 norm=pre(after_attention=true) segments=0 positions=rotary",
     "local": "objective=mlm heads=4 attention=local(4,global_every=2) positions=alibi segments=0",
     "bert": "objective=mlm+nsp heads=4 pooler=true",
     "modernbert": "objective=mlm heads=4 norm=pre activation=geglu positions=rotary segments=0",

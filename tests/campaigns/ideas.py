@@ -30,7 +30,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
     "activation": ("activation=relu", "activation=geglu", "activation=swiglu(bias=false)"),
     "norm": (
         "norm=pre", "norm=pre(bias=false,embeddings=true,first=false)", "norm=pre(affine=false)",
-        "norm=post(function=rms)", "norm=sandwich(function=rms)",
+        "norm=post(function=rms)", "norm=pre(function=rms)",
         "norm=pre(affine=false,context=true,inner=true,after_attention=true)",
     ),
     "residual": (
@@ -94,7 +94,8 @@ AXES: Mapping[str, tuple[str, ...]] = {
     "init": ("init='bert'", "init=layers('bert',[0,3]) layers=2", "init=vectors('vectors.txt')"),
     "freeze": ("freeze=1", "freeze=embeddings"),
     "own": ("ffn=own('own_parts.py:Experts')", "attention=own('own_parts.py:Convolution')",
-            "norm=pre(function=own('own_parts.py:Tanh'))", "residual=own('own_parts.py:Gated')"),
+            "norm=pre(function=own('own_parts.py:Tanh'))", "residual=own('own_parts.py:Gated')",
+            "objective=mlm+own('own_parts.py:Detected')"),
 }  # fmt: skip
 """A text for each value: settings, those that are empty taken away, and stages behind them."""
 

@@ -86,8 +86,8 @@ LEDGER = [
     "objective=plm attention=relative(untie=true)",
     "objective=plm attention=relative(untie=true, segments=true) "
     "segments=0 format=stream-pair(both_ways=true) memory=48",
-    "objective=clm attention=relative memory=48", "residual=value",
-    "residual=dwa norm=pre recompute=on", f"precision=bf16 vocab=20k objective=tlm {PAIRS}",
+    "objective=clm attention=relative memory=48", "residual=dwa norm=pre recompute=on",
+    f"precision=bf16 vocab=20k objective=tlm {PAIRS}",
     "precision=bf16 vocab=20k objective=plm",
     "vocab=20k objective=clm table=adaptive(cutoffs=[2k, 6k])",
     "precision=bf16 vocab=20k objective=clm table=adaptive(cutoffs=[2k, 6k], div=1)",
@@ -128,7 +128,7 @@ KEPT = {
         "", "norm=pre", "share=all E=16", "activation=relu segments=0", "ffn=[64, 512, 128]",
         "activation=geglu(bias=false) norm=pre(bias=false, embeddings=true, first=false)",
         "residual=elc norm=pre", "residual=dwa",
-        "residual=unet norm=pre", "objective=mlm+sop",
+        "objective=mlm+sop",
         "objective=span+sbo format=single-segment", "attention=relative objective=mlm(p=100%)",
         "attention=disentangled(16, 32)",
         "attention=disentangled(16, 32, gate=gelu) head=transform(affine=false, dropout=0.1) "
@@ -139,7 +139,7 @@ KEPT = {
         "objective=plm attention=relative(untie=true, segments=true) head=linear",
     ],
     "0.1": [
-        "", "activation=swiglu norm=sandwich(function=rms) head=linear(tied=false)",
+        "", "activation=swiglu norm=pre(function=rms) head=linear(tied=false)",
         "residual=dwa norm=pre", "attention=disentangled(16, 32)",
         "attention=full(gate=sigmoid) norm=pre(inner=true, after_attention=true)",
         "positions=bucketed(64)", "activation=swiglu adapt=lora(8, on=ffn, dropout=0.1)",

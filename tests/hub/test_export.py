@@ -304,9 +304,9 @@ def test_a_run_tuned_from_a_run_has_its_layout(tmp_path):
 TINY = "layers=3 hidden=24 vocab=wordpiece(97) seq=16 steps=1 objective=mlm"
 IDS = torch.randint(5, 97, (2, 9))
 PROGRAMS = {
-    "widths by layer": "heads=[3,2,1] head_dim=8 ffn=[40,24,16] norm=sandwich",
+    "widths by layer": "heads=[3,2,1] head_dim=8 ffn=[40,24,16] norm=pre(after_attention=true)",
     "a head without weights": "heads=3 head=linear(bias=false) norm=pre(last=false) segments=0",
-    "pre-norm": "heads=3 norm=sandwich(function=rms) segments=0 activation=geglu positions=rotary",
+    "pre-norm": "heads=3 norm=pre(function=rms) segments=0 activation=geglu positions=rotary",
 }
 
 

@@ -292,19 +292,6 @@ def test_an_rms_norm_has_the_gradients_of_its_formula(affine):
         torch.testing.assert_close(grad, weight.grad, atol=1e-5, rtol=1e-5)
 
 
-def test_sandwich_norms_read_and_output():
-    model, w = drawn("norm=sandwich(function=rms) activation=relu")
-    x = torch.randn(2, 5, 24, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
-    part = model.encoder.ffn["1"]  # type: ignore[index]
-    w = {name.removeprefix("encoder.ffn.1."): weight for name, weight in w.items()}
-    inner = F.relu(F.linear(rms(x, w["norm.weight"]), w["inner.weight"], w["inner.bias"]))
-    y = F.linear(inner, w["outer.weight"], w["outer.bias"])
-    expected = x + rms(y, w["output_norm.weight"])
-    residual = model.encoder.attention["1"].residual  # type: ignore[index]
-    found, _ = residual.joined(part, x, part(part.norm(x)))
-    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)  # sums in fp32
-
-
 def test_a_first_layer_without_a_norm_reads_normed_embeddings():
     model, w = drawn(MODERN)
     assert "encoder.attention.0.norm.weight" not in w

@@ -179,7 +179,7 @@ def test_both_maps_of_a_feed_forward_part_begin_by_the_number_of_its_layer():
 
 DEPTH = 4
 STREAM = "layers=4 hidden=32 heads=2 ffn=48 vocab=100 seq=16 positions=64 dropout=0 norm=pre"
-STREAMS = ("elc", "elc(zero=true)", "dwa", "unet", "value")
+STREAMS = ("elc", "elc(zero=true)", "dwa")
 ROW = EncoderInputs(torch.randint(5, 100, (2, 16), generator=torch.Generator().manual_seed(1)))
 
 
@@ -189,17 +189,11 @@ def streamed(model: Model, kind: str) -> Tensor:
     named = body.named_parameters()
     numbers = {n.removeprefix("residual."): p for n, p in named if "residual" in n}
     outputs = [body.embeddings(ROW, torch.float32)]
-    contexts, values = body._contexts(ROW, outputs[0]), list[Tensor]()
+    contexts = body._contexts(ROW, outputs[0])
 
     def attend(layer: int, x: Tensor) -> Tensor:
         part = body.attention[str(body.node.attention_owner[layer])]
-        x = part.norm(x)
-        made = part.project(x, None, contexts[layer])
-        if kind == "value":
-            share = numbers[f"{layer}.attention"] if layer else torch.zeros(1)
-            values.append(made.values)
-            made = made._replace(values=(1 - share) * made.values + share * values[0])
-        return part.put_out(x, part.mix(made, contexts[layer]))
+        return part(part.norm(x), None, contexts[layer])
 
     def feed(layer: int, x: Tensor) -> Tensor:
         part = body.ffn[str(body.node.ffn_owner[layer])]
@@ -216,14 +210,9 @@ def streamed(model: Model, kind: str) -> Tensor:
             y = attend(layer, x)
             outputs.append(y + feed(layer, x + y if "zero" in kind else y))
             continue
-        if kind == "dwa" and layer:
-            x = summed(f"{layer}.attention")
-        if kind == "unet" and layer >= DEPTH // 2:
-            x = x + numbers[f"{layer}.attention"] * outputs[DEPTH - layer]
-        x = x + attend(layer, x)
-        if kind == "dwa":
-            outputs.append(x)
-            x = summed(f"{layer}.ffn")
+        x = summed(f"{layer}.attention") if layer else x
+        outputs.append(x + attend(layer, x))
+        x = summed(f"{layer}.ffn")
         outputs.append(x + feed(layer, x))
     return body.norm(summed("last.attention") if kind == "dwa" else outputs[-1])
 

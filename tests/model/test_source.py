@@ -30,7 +30,6 @@ PROGRAMS = (
     "objective=plm attention=relative(segments=true) positions=none",
     "objective=clm attention=relative positions=none norm=post table=adaptive([20, 40])",
     "objective=clm positions=sinusoidal attention=full(kv_heads=1)",
-    "objective=mlm residual=value norm=post(function=rms)",
     "objective=mlm residual=dwa norm=pre(affine=false, context=true) attention=full(gate=gelu) "
     "head=transform(affine=false, dropout=0.1)",
 )

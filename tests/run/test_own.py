@@ -12,10 +12,13 @@ import torch.nn.functional as F
 from bertc.api import resolve
 from bertc.base.diagnostics import SpecError, UsageError
 from bertc.cost import estimate
+from bertc.cost.figures import ANY
+from bertc.cost.rules import cost
 from bertc.ir.program import model_weights
 from bertc.model import EncoderInputs, build
 from bertc.model.own import load_class
 from bertc.model.weights import initialise
+from tests.bench.rig import make_step, random_rows
 from tests.conftest import OWN_CLASSES, RUN_RECORDER, reply
 from tests.net.programs import FARM
 
@@ -102,7 +105,10 @@ MIXED = (
 )
 
 
-@pytest.mark.parametrize("settings", [MIXED, f"share=ffn ffn={own('Numbered')}"])
+TERM = f"objective=mlm+0.1*rtd(over=masked)+0.5*{own('Detected')} generator=0.5"
+
+
+@pytest.mark.parametrize("settings", [MIXED, f"share=ffn ffn={own('Numbered')}", TERM])
 def test_a_run_with_parts_resumes_to_the_same_bits_without_their_file(resumes, tiny, settings):
     resolved = tiny(settings, save_every=100)
     Path("own_parts.py").unlink()
@@ -116,6 +122,26 @@ def test_a_changed_file_is_a_changed_program(tiny):
     assert tiny(MIXED).fingerprint != before.fingerprint
 
 
+def test_a_term_learns_and_costs_what_the_built_in_one_beside_it_does():
+    text = f"{SIZES} generator=unigram format=blocks objective=rtd+{own('Detected')}"
+    stage = (resolved := resolve(text)).stages[0]
+    costs = [[cost(one, ANY) for one in of] for of in stage.networks()[0].heads_apart(4)]
+    assert sum(one.train_flops for one in costs[0]) == sum(one.train_flops for one in costs[1])
+    of_kind, of_own = (sum(one.kept for one in of) for of in costs)
+    assert of_own == pytest.approx(of_kind, rel=0.03)
+    step = make_step(resolved, 2)
+    pairs = {"weight": "score.weight", "bias": "score.bias"}
+    pairs |= {f"dense.{name}": f"dense.{name}" for name in ("weight", "bias")}
+    heads = step.parameters
+    for name, of_own in pairs.items():
+        heads[f"heads.Detected.{of_own}"].data.copy_(heads[f"heads.rtd.{name}"].data)
+    for number in range(5):
+        losses = step(step.read(random_rows(resolved)), number, 1e-3).losses
+        assert losses["Detected"] == pytest.approx(losses["rtd"], rel=1e-5)
+    for name, of_own in pairs.items():
+        torch.testing.assert_close(heads[f"heads.Detected.{of_own}"], heads[f"heads.rtd.{name}"])
+
+
 REFUSED = {
     f"ffn={own('Narrow')}": "it makes (2, 16, 31) of states (2, 16, 32)",
     f"ffn={own('Counting')}": "called twice in training, it differs",
@@ -126,7 +152,15 @@ REFUSED = {
     f"ffn={own('Experts', ', depth=3')}": "it has no argument depth, but hidden, experts, width",
     f"ffn={own('Glu', ', width=8')}": "Glu needs activation: write activation=... in own(...)",
     f"ffn={own('Mixing')}": "it reads tokens of its row, as attention may",
-    f"norm=pre(function={own('Numbered')})": "a norm gets hidden, and no layer",
+    f"norm=pre(function={own('Numbered')})": "it gets hidden, and no layer",
+    f"objective={own('Numbered')}": "it gets hidden and vocab, and no layer",
+    f"objective={own('Mixing')}": "it makes (2, 16, 32) of states (2, 16, 32), not (2,)",
+    "objective=own('own_parts.py:Wrong', how='detached')": "no gradient reaches the states",
+    "objective=own('own_parts.py:Wrong', how='infinite')": "or what it makes is not finite",
+    "objective=own('own_parts.py:Wrong', how='contrasted')": "it reads other rows of the batch",
+    "objective=own('own_parts.py:Wrong', how='padded')": "it reads tokens that are padding",
+    "objective=own('own_parts.py:Wrong', how='fine') pack=true": "reads other documents",
+    f"stage 'a' {{ steps=5 objective={own('Unknown')} }}": "has no class Unknown",
     f"attention={own('Blind')}": "it reads tokens that the mask hides",
     f"ffn={own('Tabled')}": "it has the buffer table: make that in forward",
     f"ffn={own('Batched')}": "it reads other rows of the batch",

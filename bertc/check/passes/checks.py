@@ -29,10 +29,6 @@ OF_STREAMS: tuple[Rule[Complete], ...] = (
          lambda p: f"norm = {p.norm.kind} is of the sum of a part and what it read, and with "
          f"residual = {p.residual.kind} nothing is added to attention",
          also=("residual", "residual is set here"), help="norm=pre"),
-    Rule("E322", "residual",
-         lambda p: p.residual.mixes_values and isinstance(p.heads, tuple) and len({*p.heads}) > 1,
-         "layers differ in heads, so that their values are not as wide as those of the first",
-         also=("heads", "heads are set here"), help="residual=dwa"),
     Rule("E322", "residual", _depths,
          lambda p: f"layers are added, from {_depths(p)[0]} to {_depths(p)[-1]}, but what residual "
          f"= {p.residual.kind} sums depends on their number",

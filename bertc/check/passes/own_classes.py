@@ -4,21 +4,23 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from bertc.base import own_code
 from bertc.base.diagnostics import BertcError, Diagnostics, UsageError
 from bertc.base.storage.paths import is_file
 from bertc.base.storage.plain_file import read_text
-from bertc.check.passes.settings import Checker, layer_values, reads_on, set_values
+from bertc.check.passes.settings import Checker, layer_values, reads_on, set_values, type_settings
 from bertc.ir.fixes import Rule
+from bertc.ir.learning import Term
 from bertc.ir.network.generator import GeneratorNetwork
-from bertc.ir.own import Own
+from bertc.ir.own import Own, Size
 from bertc.ir.program import Complete, CompleteStage
-from bertc.ir.written import Given, Origin
+from bertc.ir.vocabulary import table_rows
+from bertc.ir.written import Given, Origin, map_terms
 
 _SECONDS, _MOST_BYTES = 60, 2**20
 _Sizes = tuple[tuple[str, int], ...]
@@ -29,20 +31,34 @@ def own_classes(program: Complete, diagnostics: Diagnostics) -> Complete:
 
     ``ffn=own("mine.py:Experts")`` is E390 without permission to run code, or where it fails.
     """
-    for name in ("ffn", "attention", "norm", "residual"):
-        setting, origin = getattr(program, name), program.origins[name]
-        part = setting.function if name == "norm" else setting
+
+    def looked_up(part: Any, place: str, origin: Origin) -> Any:
+        """A part with what it has and does; itself if it is no class, or refused."""
         if not isinstance(part, Own) or part.recordings or diagnostics.found:
-            continue
+            return part
         try:
             own_code.require_permission(part.code)
             part = part.model_copy(update={"source": _source(part, origin)})
-            part = part.model_copy(update=_recorded(part, name, tuple(_sizes(program, name))))
+            return part.model_copy(update=_recorded(part, place, tuple(_sizes(program, place))))
         except BertcError as error:
             diagnostics.error("E390", error.message, origin.span, help=error.help)
-            continue
-        value = setting.model_copy(update={"function": part}) if name == "norm" else part
-        program = set_values(program, {name: Given(value, origin)})
+            return part
+
+    def of_terms(settings: Mapping[str, Given]) -> Mapping[str, Given]:
+        def of_term(term: Term) -> Term:
+            part = looked_up(term.objective, "objective", settings["objective"].origin)
+            return term if part is term.objective else Term(weight=term.weight, objective=part)
+
+        return map_terms(settings, of_term)
+
+    for name in ("ffn", "attention", "norm", "residual"):
+        setting, origin = getattr(program, name), program.origins[name]
+        part = looked_up(setting.function if name == "norm" else setting, name, origin)
+        if isinstance(part, Own):
+            value = setting.model_copy(update={"function": part}) if name == "norm" else part
+            program = set_values(program, {name: Given(value, origin)})
+    changed = program.program.map_blocks(of_terms)
+    program = program if changed is program.program else type_settings(changed)
     for stage in program.stages:
         Checker(stage, diagnostics).rules(OF_OWN_PARTS)
     return program
@@ -70,14 +86,14 @@ def _sizes(program: Complete, name: str) -> Iterator[_Sizes]:
     layers = max(stage.layers for stage in program.stages)
     heads, width = layer_values(program.heads, layers), program.head_dim
     sizes = [(program.hidden, many, width, layer) for layer, many in enumerate(heads)]
-    if isinstance(network := program.generator, GeneratorNetwork):
+    if isinstance(network := program.generator, GeneratorNetwork) and name != "objective":
         shape = network.hidden, network.heads, network.hidden // network.heads
         sizes += [(*shape, layer) for layer in range(network.layers or layers)]
     if name == "norm":
         inner = [*layer_values(program.ffn, layers), *(many * width for many in heads)]
         sizes += [(width, 1, width, 0) for width in sorted({program.embedding, *inner})]
     for numbers in sizes:
-        yield tuple(zip(("hidden", "heads", "head_dim", "layer"), numbers, strict=True))
+        yield tuple(zip(get_args(Size), (*numbers, table_rows(program.vocab)), strict=True))
 
 
 @lru_cache(64)
@@ -110,7 +126,8 @@ def run_recorder(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parts(stage: CompleteStage) -> list[Own]:
-    values = stage.ffn, stage.attention, stage.norm.function, stage.residual
+    values: list[Any] = [stage.ffn, stage.attention, stage.norm.function, stage.residual]
+    values += [term.objective for term in stage.objective]
     return [value for value in values if isinstance(value, Own)]
 
 

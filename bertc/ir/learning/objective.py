@@ -13,6 +13,7 @@ from bertc.ir.terms.kd import KdLogits
 from bertc.ir.terms.kd_layers import KdAttention, KdCls, KdEmbeddings, KdHidden, KdRelations
 from bertc.ir.terms.masked import Masked, Mlm, Mntp, Tlm
 from bertc.ir.terms.masking import KINDS
+from bertc.ir.terms.own import OwnTerm
 from bertc.ir.terms.pairs import Nsp, Sop
 from bertc.ir.terms.plm import Plm
 from bertc.ir.terms.rtd import Restore, Rtd
@@ -33,7 +34,7 @@ MASKED_LM = frozenset(name for name, kind in PRETRAINING.items() if issubclass(k
 """The kinds that mask tokens and predict them."""
 Distillation = KdLogits | KdHidden | KdEmbeddings | KdCls | KdAttention | KdRelations
 """Objectives learned from teachers."""
-Objective = Annotated[Pretraining | Distillation | TaskKind, BY_KIND]
+Objective = Annotated[Pretraining | Distillation | OwnTerm | TaskKind, BY_KIND]
 """The closed union of objectives: pretraining and tasks."""
 
 

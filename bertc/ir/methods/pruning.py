@@ -129,10 +129,6 @@ class Heads(_Units):
              lambda s: f"each head has a bias of its own by positions = {s.positions.kind}, so "
              "that none can be removed",
              also=("positions", "positions is set here"), help="prune=neurons(25%)"),
-        Rule("E313", "prune", lambda s: s.residual.mixes_values,
-             lambda s: f"residual = {s.residual.kind} mixes the values of all layers, so that "
-             "layers cannot lose different heads",
-             also=("residual", "residual is set here"), help="prune=neurons(25%)"),
         Rule("E313", "prune", lambda s: s.attention.shares_keys and not s.positions.by_head,
              "several heads share their keys and values, so that none can be removed",
              also=("attention", "attention is set here"), help="prune=neurons(25%)"),

@@ -246,6 +246,7 @@ class OwnAttention(Own, attention_node.AttentionNode):
     ``full_every``: layers whose number it divides have full attention; 0: none.
     """
 
+    kind: Literal["own"] = "own"
     full_every: Annotated[int, Field(ge=0, le=1000)] = 0
 
     def at(self, layer: int) -> Self:

@@ -94,6 +94,7 @@ class Glu(Node):
 class OwnFfn(Own):
     """A module of the user's own, from states (b, s, h) to what is added to them."""
 
+    kind: Literal["own"] = "own"
     head_activation: Activation = "gelu"
     looked_up = (*Own.looked_up, "head_activation")
 

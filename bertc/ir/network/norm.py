@@ -51,6 +51,7 @@ class RmsNorm(_Function):
 class OwnNorm(Own):
     """A module of the user's own, from vectors to vectors; ``hidden`` is their width."""
 
+    kind: Literal["own"] = "own"
     affine: bool = True
     looked_up = (*Own.looked_up, "affine")
 
@@ -133,12 +134,16 @@ class PostNorm(_Placement):
     residual_free = False
 
 
-class _BeforeParts(_Placement):
-    """Norms before each part, and one after the last layer.
+class PreNorm(_Placement):
+    """x + f(norm(x)), with a norm after the last layer (StackingBERT, Megatron BERT).
 
-    ``affine=False``: norms of layers have no scale and shift. ``embeddings``: their sum is
-    normalised too. ``first=False``: layer 0 has no norm before its attention. ``last=False``: none
-    stands after the last layer (cramming, final_norm).
+    ``affine=False``: norms of layers have no scale and shift (StackingBERT, --no-normalize-affine).
+    ``embeddings=true`` and ``first=false``: their sum is normalised, and layer 0 attends to it as
+    it is (ModernBERT). ``last=False``: none stands after the last layer (cramming, final_norm).
+    ``context`` and ``inner``: what the output map of attention reads, and the last map of the
+    feed-forward part, is normalised (Shleifer et al. 2021, NormFormer; without scale and shift in
+    GPT-BERT). ``after_attention``: what attention gives is, with scale and shift and before dropout
+    (LTG-BERT, post_layer_norm).
     """
 
     eps: Epsilon = 1e-5  # Megatron-LM --layernorm-epsilon
@@ -146,8 +151,13 @@ class _BeforeParts(_Placement):
     embeddings: Off = False
     first: On = True
     last: On = True
+    kind: Literal["pre"] = "pre"
+    context: Off = False
+    inner: Off = False
+    after_attention: Off = False
 
     residual_free = True
+    drops_last = True
 
     @property
     def of_layers(self) -> NormFunction:
@@ -161,25 +171,6 @@ class _BeforeParts(_Placement):
     def of_end(self) -> NormFunction | None:
         return self.of_layers if self.last else None
 
-
-class PreNorm(_BeforeParts):
-    """x + f(norm(x)), with a norm after the last layer (StackingBERT, Megatron BERT).
-
-    ``affine=False``: these norms have no scale and shift (StackingBERT, --no-normalize-affine).
-    ``embeddings=true`` and ``first=false``: their sum is normalised, and layer 0 attends to it as
-    it is (ModernBERT). ``context`` and ``inner``: what the output map of attention reads, and the
-    last map of the feed-forward part, is normalised (Shleifer et al. 2021, NormFormer; without
-    scale and shift in GPT-BERT). ``after_attention``: what attention gives is, with scale and shift
-    and before dropout (LTG-BERT, post_layer_norm).
-    """
-
-    kind: Literal["pre"] = "pre"
-    context: Off = False
-    inner: Off = False
-    after_attention: Off = False
-
-    drops_last = True
-
     def after(self, part: SharedPart) -> NormFunction | None:
         return self._norm(True) if self.after_attention and part == "attention" else None
 
@@ -187,14 +178,5 @@ class PreNorm(_BeforeParts):
         return self.of_layers if (self.context if part == "attention" else self.inner) else None
 
 
-class SandwichNorm(_BeforeParts):
-    """x + norm(f(norm(x))), with a norm after the last layer (CogView, Ding et al. 2021, 2.4)."""
-
-    kind: Literal["sandwich"] = "sandwich"
-
-    def after(self, part: SharedPart) -> NormFunction:
-        return self.of_layers
-
-
-Norm = Annotated[PostNorm | PreNorm | SandwichNorm, BY_KIND]
+Norm = Annotated[PostNorm | PreNorm, BY_KIND]
 """The closed union of norm placements."""

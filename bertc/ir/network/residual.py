@@ -18,15 +18,13 @@ class _Residual(Node):
     """The base of kinds: by default a part reads the newest output, to which its own is added.
 
     ``by_part``: outputs are those of each part. ``adds``: attention adds to what it reads.
-    ``softmax``: of the numbers. ``keeps``: sums need outputs that no part saves.
+    ``softmax``: of the numbers.
     """
 
     keeps_outputs: ClassVar[bool] = True
     by_part: ClassVar[bool] = False
     adds: ClassVar[bool] = True
     softmax: ClassVar[bool] = False
-    keeps: ClassVar[bool] = True
-    mixes_values: ClassVar[bool] = False
 
     def sources(self, layer: int, part: SharedPart, depth: int) -> tuple[int, ...]:
         """The outputs that a part sums, the newest last; attention of ``depth``: the last norm."""
@@ -52,7 +50,7 @@ class _Residual(Node):
     def weights(self, depth: int) -> tuple[Weight, ...]:
         """The numbers, a vector for each place that reads a sum; never decayed."""
         counts = {
-            stream_name(layer, part, depth): self.numbers(layer, part, depth)
+            stream_name(layer, part, depth): len(self.sources(layer, part, depth))
             for layer, part in product(range(depth + 1), OUTPUTS)
         }
         return tuple(
@@ -61,16 +59,14 @@ class _Residual(Node):
             if many
         )
 
-    def numbers(self, layer: int, part: SharedPart, depth: int) -> int:
-        return len(self.sources(layer, part, depth))
-
     def operations(
         self, layer: int, part: SharedPart, depth: int, call: op.Call, widths: op.Widths
     ) -> op.Operations:
         """The sum that a part reads, for which backward needs the newest output."""
-        many, all_read = self.numbers(layer, part, depth), part == "attention" and layer < depth
+        many = len(self.sources(layer, part, depth))
+        all_read = part == "attention" and layer < depth
         states = call.of_all_states().states if all_read else call.states
-        return (op.Mixture(many, states, widths.hidden, keeps=self.keeps),) if many else ()
+        return (op.Mixture(many, states, widths.hidden),) if many else ()
 
 
 class PlainResidual(_Residual):
@@ -130,54 +126,10 @@ class Dwa(_Residual):
         return (*sums, op.Copy((2 * layer + 1) * call.states * widths.hidden, kept=True))
 
 
-class UNet(_Residual):
-    """Layers of the upper half also read what the layer that mirrors them read, times a number.
-
-    As in the speedruns of GPT-2 (modded-nanogpt, skip_weights). Numbers begin with 1.
-    """
-
-    kind: Literal["unet"] = "unet"
-    keeps = False
-
-    def begins(self) -> Constant:
-        return Constant(value=1.0)
-
-    def sources(self, layer: int, part: SharedPart, depth: int) -> tuple[int, ...]:
-        upper = part == "attention" and depth - depth // 2 <= layer < depth
-        return (depth - layer, layer) if upper else ()
-
-    def numbers(self, layer: int, part: SharedPart, depth: int) -> int:
-        """The newest output counts whole."""
-        return len(self.sources(layer, part, depth)) // 2
-
-
-class ValueResidual(_Residual):
-    """Each layer mixes its values with those of the first: (1 - n) V + n V of the first.
-
-    Zhou et al. 2024 (ResFormer); n is learned and begins with 0.5 as in modded-nanogpt (lamb).
-    """
-
-    kind: Literal["value"] = "value"
-    mixes_values = True
-    keeps_outputs = False
-
-    def begins(self) -> Constant:
-        return Constant(value=0.5)
-
-    def numbers(self, layer: int, part: SharedPart, depth: int) -> int:
-        return int(part == "attention" and 0 < layer < depth)
-
-    def operations(
-        self, layer: int, part: SharedPart, depth: int, call: op.Call, widths: op.Widths
-    ) -> op.Operations:
-        """The mixed values, and their difference from the first, are both saved."""
-        mixes = self.numbers(layer, part, depth)
-        return (op.Mixture(1, 2 * call.context, widths.inner),) if mixes else ()
-
-
 class OwnResidual(_Residual, Own):
     """A module of the user's own, from what a part read and what it made to the new states."""
 
+    kind: Literal["own"] = "own"
     keeps_outputs = False
 
     def part_weights(self, name: str, widths: op.Widths) -> tuple[Weight, ...]:
@@ -187,7 +139,7 @@ class OwnResidual(_Residual, Own):
         return self.own_operations(sizes_of(widths), call.rows, call.queries)
 
 
-Residual = Annotated[PlainResidual | Elc | Dwa | UNet | ValueResidual | OwnResidual, BY_KIND]
+Residual = Annotated[PlainResidual | Elc | Dwa | OwnResidual, BY_KIND]
 """The closed union of residual streams."""
 PLAIN_STREAM = PlainResidual()
 

@@ -11,6 +11,7 @@ from bertc.ir.base import Dim, Weight, affine, bias, default_init, matrix
 from bertc.ir.blocks import TOKEN_PAIRS
 from bertc.ir.network.body import Body
 from bertc.ir.network.ffn import Activation
+from bertc.ir.own import Own
 from bertc.ir.terms.task_head import StatesHead
 
 
@@ -260,9 +261,25 @@ class TokenVectorHead:
         )
 
 
+@dataclass(frozen=True)
+class OwnHead:
+    """A module of the user's own that makes a loss of each row."""
+
+    part: Own
+
+    def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
+        return tuple(self.part.own_weights(name, self._sizes(encoder), "head"))
+
+    def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
+        return self.part.own_operations(self._sizes(encoder), examples, rows // examples)
+
+    def _sizes(self, encoder: Body) -> dict[str, int]:
+        return {"hidden": encoder.hidden, "vocab": encoder.vocab_size}
+
+
 HeadNode = (
     VocabularyHead | CopyingHead | Classifier | StatesHead | BoundaryHead | DetectorHead
-    | ConditionedSpanHead | Projections | VectorHead | TokenVectorHead
+    | ConditionedSpanHead | Projections | VectorHead | TokenVectorHead | OwnHead
 )  # fmt: skip
 """The closed union of heads."""
 

@@ -14,6 +14,7 @@ from bertc.ir.terms.kd import KdLogits
 from bertc.ir.terms.kd_layers import KdAttention, KdCls, KdEmbeddings, KdHidden, KdRelations
 from bertc.ir.terms.masked import Mlm, Mntp, Tlm
 from bertc.ir.terms.node import asks_head
+from bertc.ir.terms.own import OwnTerm
 from bertc.ir.terms.pairs import Nsp, Sop
 from bertc.ir.terms.plm import Plm
 from bertc.ir.terms.rtd import Restore, Rtd
@@ -25,6 +26,7 @@ from bertc.learn.objectives.teaching.kd_layers import KdRelatedTensors, KdStates
 from bertc.learn.objectives.term import HeadInput, Predicted, TermLoss, TermTensors
 from bertc.learn.objectives.text.clm import ClmTensors
 from bertc.learn.objectives.text.mlm import MaskedTensors
+from bertc.learn.objectives.text.own import OwnTensors
 from bertc.learn.objectives.text.pairs import EmbedTensors, PairTensors
 from bertc.learn.objectives.text.plm import PlmTensors
 from bertc.learn.objectives.text.rtd import RestoreTensors, RtdTensors
@@ -51,6 +53,8 @@ def tensors_of(objective: Objective) -> AnyTensors:
             return RtdTensors(objective)
         case Restore():
             return RestoreTensors(objective)
+        case OwnTerm():
+            return OwnTensors(objective)
         case Embed():
             return EmbedTensors(objective)
         case Task():

@@ -175,7 +175,8 @@ def modeling_source(resolved: Resolved, name: str, cls: ClsPlace) -> str:
     scope, model = record(resolved, partial(_states, cls))
     constants = replace(constants_of(resolved), hub=True)
     weights = {weight.name: weight for weight in model_weights(resolved)}
-    imports, parts, reserved = own_source(model)
+    terms = {*model.heads.children()}  # no folder has a term of the user's
+    imports, parts, reserved = own_source(x for x in model.modules() if x not in terms)
     scopes, bases = scopes_in(scope), _bases(scope)
     classes = Classes(scopes, weights, constants, bases=bases, reserved=reserved)
     classes.add_part(model.encoder, MAIN)

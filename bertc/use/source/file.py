@@ -103,7 +103,7 @@ def emit_source(resolved: Resolved, settings: str = "") -> str:
     """The program as one file of PyTorch that depends on nothing else, with ``settings`` above."""
     scope, model = record(resolved, lambda model, inputs, _: program_outputs(model, inputs))
     weights = {weight.name: weight for weight in model_weights(resolved)}
-    imports, parts, reserved = own_source(model)
+    imports, parts, reserved = own_source(model.modules())
     scopes = scopes_in(scope)
     classes = Classes(scopes, weights, constants_of(resolved), OF_PROGRAM, reserved=reserved)
     classes.add(model, "")
@@ -135,10 +135,10 @@ def docstring(resolved: Resolved, settings: str) -> str:
     return "\n".join([*lines, "", forms()["legend"], *(part if blocks else []), '"""'])
 
 
-def own_source(model: nn.Module) -> tuple[list[str], str, frozenset[str]]:
+def own_source(modules: Iterable[nn.Module]) -> tuple[list[str], str, frozenset[str]]:
     """Imports that classes of the user need, what they need else of their files, and its names."""
     imports, texts, names = list[str](), list[str](), set[str]()
-    for part, _ in filter(None, map(written_as, model.modules())):
+    for part, _ in filter(None, map(written_as, modules)):
         needed, statements = {part.code.rpartition(":")[2]}, ast.parse(part.source).body
         for statement in reversed(statements):  # what is read is above
             defined = _defined_names(statement)

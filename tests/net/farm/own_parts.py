@@ -179,3 +179,28 @@ class Tabled(Norm):
 class Batched(nn.Module):
     def forward(self, x):
         return x - x.mean(0)
+
+
+class Detected(nn.Module):
+    """Which tokens of a row were replaced, as rtd asks where rows are equally long."""
+
+    def __init__(self, hidden: int):
+        super().__init__()
+        self.dense, self.score = nn.Linear(hidden, hidden), nn.Linear(hidden, 1)
+
+    def forward(self, states, tokens, inputs, real):
+        scores = self.score(F.gelu(self.dense(states)))[..., 0].float()
+        replaced = (tokens != inputs).float()
+        losses = F.binary_cross_entropy_with_logits(scores, replaced, reduction="none")
+        return (losses * real).sum(1) / real.sum(1)
+
+
+class Wrong(nn.Module):
+    def __init__(self, how: str):
+        super().__init__()
+        self.how = how
+
+    def forward(self, states, real):
+        x = states if self.how == "padded" else states * real[..., None]
+        losses = (x - x.mean(0) if self.how == "contrasted" else x).square().mean((1, 2))
+        return {"detached": losses.detach(), "infinite": losses / 0}.get(self.how, losses)
