@@ -113,7 +113,8 @@ class _ByKind:
     """The choice among the nodes of a union by their ``kind``.
 
     pydantic's own discriminator builds the schema of each of them, most of what a command on a spec
-    would take; here a node's schema is built when a program has it.
+    would take; here a node's schema is built when a program has it. The bare name of a kind is
+    accepted, as older run folders have it.
     """
 
     def __get_pydantic_core_schema__(self, union: Any, _: GetCoreSchemaHandler) -> CoreSchema:
@@ -127,10 +128,11 @@ class _ByKind:
         def node_of(value: Any) -> Node:
             if isinstance(value, nodes):
                 return value
-            kind = value.get("kind") if isinstance(value, dict) else None
+            fields = {"kind": value} if isinstance(value, str) else value
+            kind = fields.get("kind") if isinstance(fields, dict) else None
             if kind not in by_kind:
                 raise ValueError(f"its kind is {kind}, not one of {', '.join(by_kind)}")
-            return by_kind[kind].model_validate(value)
+            return by_kind[kind].model_validate(fields)
 
         return no_info_plain_validator_function(node_of)
 

@@ -64,7 +64,7 @@ class Run:
 
     def evaluated(self, step: int, values: Mapping[Score, float]) -> "Run":
         """The run with one evaluation in place of its own."""
-        last = Seen(step, self.resolved.stages[-1].name, 0.0, values)
+        last = Seen(step, self.resolved.stages[-1].name, 0.0, True, values)
         return replace(self, step=step, last=last, best=None, earlier=())
 
     def ranked(self, seen: Seen) -> tuple[str, float]:
@@ -103,7 +103,8 @@ def read_run(path: Path) -> Run:
     resolved, lines = folder.read_resolved(), folder.read_metrics()
     seen = folder.evaluations(resolved, lines)
     last = seen[-1] if seen else None
-    alike = [evaluation for evaluation in seen if last and evaluation.stage == last.stage]
+    kind = last and (last.stage, last.of_masked)
+    alike = [evaluation for evaluation in seen if (evaluation.stage, evaluation.of_masked) == kind]
     ends = {evaluation.stage: evaluation for evaluation in seen}
     pruned = folder.network_left
     return Run(

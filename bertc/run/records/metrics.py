@@ -118,7 +118,10 @@ def ends_until(step: int, lines: Iterable["Line"]) -> tuple[int, tuple[str, ...]
 
 
 class Line(TypedDict, total=False):
-    """A line of means over steps, or of an evaluation (see ``run.evaluation.held_out``)."""
+    """A line of means over training steps, or of an evaluation (see ``run.evaluation.held_out``).
+
+    Evaluations of older runs have ``mlm`` of all predicted positions, and no ``mlm_masked``.
+    """
 
     __pydantic_config__ = FINITE  # type: ignore[misc]
 

@@ -21,11 +21,15 @@ Scores = Mapping[str, Mapping[str, Mapping[str, float]]]
 
 @dataclass(frozen=True)
 class Seen:
-    """One evaluation of a run; ``rank`` orders evaluations of a stage, more is better."""
+    """One evaluation of a run; ``rank`` orders evaluations of a stage, more is better.
+
+    Ranks compare where ``of_masked`` is the same: older versions had the loss of all positions.
+    """
 
     step: int
     stage: str
     rank: float
+    of_masked: bool
     values: Mapping[Score, float]
 
 
@@ -66,4 +70,5 @@ def read_evaluation(line: Line, resolved: Resolved, place: Path) -> Seen:
             help="restore a copy of the run",
         )
     rank = mean_score(stage, scores) if scores else -line.get("loss_masked", line["loss"])
-    return Seen(line["step"], line["stage"], rank, values_of(scores, line["losses"]))
+    values, of_masked = values_of(scores, line["losses"]), "loss_masked" in line
+    return Seen(line["step"], line["stage"], rank, of_masked, values)
