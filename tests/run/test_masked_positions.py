@@ -17,6 +17,7 @@ from bertc.learn.step.micro_batches import corruption
 from bertc.run.evaluation import held_out
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.evaluation.held_out import Evaluation
+from bertc.run.records.folder import RunFolder
 from bertc.run.train.loop import train
 from bertc.run.train.report import plateau_lines
 from tests.learn.material import chosen, program, rows, vocab
@@ -131,6 +132,28 @@ def _evaluation(below):
     losses = {"mlm": 4.0, "mlm_masked": 5.0}
     guessed = {"mlm": 5.0, "mlm_masked": 5.0 + below}
     return Evaluation(4.0, losses, {}, 2, positions={"mlm_masked": 9}, unigram_losses=guessed)
+
+
+OLD = {
+    "kind": "eval", "step": 1, "stage": "main", "tokens": 9, "seconds": 1.0, "loss": 2.0,
+    "losses": {"mlm": 2.0}, "accuracy": {"mlm": 0.5}, "examples": 8, "unigram_loss": 2.5,
+    "unigram_losses": {"mlm": 2.5},
+}  # fmt: skip
+
+
+def test_an_older_run_keeps_its_figures_under_their_name(masked, tmp_path, monkeypatch):
+    _, new = masked()
+    monkeypatch.setattr(RunFolder, "read_metrics", lambda _: [OLD])
+    run = read_run(tmp_path / "run")
+    assert run.last.values == {("mlm",): 2.0}
+    assert run.ranked(run.last) == ("held-out loss, all predicted", 2.0)
+    assert values_of(OLD)["eval/loss/mlm"] == 2.0
+    # One that went on: losses of masked positions are not held against those of all.
+    monkeypatch.setattr(RunFolder, "read_metrics", lambda _: [OLD, *new])
+    run = read_run(tmp_path / "run")
+    assert run.best == run.last
+    assert [*run.last.values] == [("mlm_masked",)]
+    assert run.ranked(run.last)[0] == "held-out loss, masked"
 
 
 SEQ = 100

@@ -208,9 +208,8 @@ class Converter:
         if isinstance(value, tree.Sum) and isinstance(shape.item, shapes.ChoiceShape):
             value = tree.Series(value.span, value.items)  # words read as well with signs
         if not isinstance(value, tree.Series):
-            expected = f"a list{f' of {count}' if count else ''}"
-            says = f"`{slot.name}` is {expected}, not {describe_value(value)}"
-            self.diagnostics.error("E108", says, value.span, help=f"{slot.prefix}[...]")
+            problem = f"is a list{f' of {count}' if count else ''}, not {describe_value(value)}"
+            slot.refuse(value, "E108", problem, self.diagnostics, help=f"{slot.prefix}[...]")
             return BAD
         if count is not None and len(value.items) != count:
             message = f"`{slot.name}` has {count} values, not {len(value.items)}"
