@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from bertc.base.storage.paths import shipped_specs
     from bertc.check.compiling import most_steps
     from bertc.cost import units
+    from bertc.cost.figures import Expected
     from bertc.cost.flops import step_flops
     from bertc.cost.machines.devices import device_named
     from bertc.ir.learning.objective import loss_title
@@ -39,6 +40,7 @@ PUBLIC = homes(
         "base.storage.paths": "shipped_specs",
         "check.compiling": "most_steps",
         "cost": "units",
+        "cost.figures": "Expected",
         "cost.flops": "step_flops",
         "cost.machines.devices": "device_named",
         "tasks.layouts.survey": "Survey survey",
@@ -63,12 +65,12 @@ PUBLIC = homes(
 )
 """The module of each of these names."""
 __all__ = [
-    "AllowedValues", "Diagnostic", "Graph", "Interval", "Manner", "Program", "RunFolder", "Seen",
-    "Space", "Stepper", "Survey", "Table", "ValueKind", "changed", "device_named", "escaped",
-    "evaluate_heads", "evaluate_run", "findings", "formatted", "graph_of", "loss_title",
-    "model_weights", "most_steps", "points", "programs", "quote", "remedies", "schema",
-    "settings_texts", "several", "shipped_specs", "shown_figures", "space", "spec_text",
-    "step_flops", "survey", "units", "weights_digest",
+    "AllowedValues", "Diagnostic", "Expected", "Graph", "Interval", "Manner", "Program",
+    "RunFolder", "Seen", "Space", "Stepper", "Survey", "Table", "ValueKind", "changed",
+    "device_named", "escaped", "evaluate_heads", "evaluate_run", "findings", "formatted",
+    "graph_of", "loss_title", "model_weights", "most_steps", "points", "programs", "quote",
+    "remedies", "schema", "settings_texts", "several", "shipped_specs", "shown_figures",
+    "space", "spec_text", "step_flops", "survey", "units", "weights_digest",
 ]  # fmt: skip
 
 

@@ -40,7 +40,7 @@ TYPES = {
     "Trained models": "Opened Trained",
     "Functions": "Estimate BertcError SpecError UsageError DataError MissingInputError "
     "CannotWriteError MachineError StoppedError GivenUpError ResumeRefusedError",
-    "Languages and programs": "Diagnostic Program AllowedValues ValueKind Space Interval",
+    "Languages and programs": "Diagnostic Expected Program AllowedValues ValueKind Space Interval",
     "Steps and text": "Survey",
     "Runs": "Seen",
     "Networks": "Graph Manner",

@@ -21,12 +21,12 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 62_350,
-    "lab": 8_800,
-    "tests": 39_210,
-    "words of docs": 32_175,
+    "core": 62_500,
+    "lab": 9_600,
+    "tests": 39_475,
+    "words of docs": 32_485,
     "lines of README": 120,
-    "lines a kind": 402,
+    "lines a kind": 404,
     "floors": 10,
     "vague names": 30,
 }

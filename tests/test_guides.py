@@ -22,12 +22,14 @@ from bertc.base.diagnostics import Diagnostics
 from bertc.check import passes
 from bertc.cli import starting
 from bertc.cli.app import app
+from bertc.lab.forecast import ladder
 from tests.hub.programs import bert_folder
 from tests.net.programs import FARM, copied
 
 ROOT = Path(__file__).parents[1]
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 MODERN = ROOT / "docs" / "how-to" / "modern.md"
+BUDGET = ROOT / "docs" / "how-to" / "budget.md"
 GUIDES = [TUTORIAL, *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TAKES_SPECS = {"check", "estimate", "build", "show-batch", "train", "bench", "sweep"}
@@ -78,7 +80,9 @@ def blocks(page: Path, language: str) -> list[str]:
 
 def files_of(page: Path) -> dict[str, str]:
     """Specs that the commands of a page read: its own, or the tutorial's as mine.bertc."""
-    own = blocks(page if page == MODERN else TUTORIAL, "bertc")
+    own = blocks(page if page in (MODERN, BUDGET) else TUTORIAL, "bertc")
+    if page == BUDGET:
+        return dict.fromkeys(("german.bertc", "chosen.bertc"), own[0])
     return dict(zip(("mine.bertc", "decay.bertc"), own, strict=False))
 
 
@@ -335,6 +339,21 @@ def test_the_commands_of_the_page_on_a_day_run(run, tmp_path):
     assert "QNLI is not there" in said
     assert "glue of runs/idea" in said
     assert Path("day-hf/config.json").is_file()
+
+
+def test_the_commands_of_the_page_on_budgets_run(run, call, monkeypatch):
+    monkeypatch.setattr(ladder, "FEWEST_STEPS", 4)
+    spec = "layers=1 hidden=64 heads=4 vocab=wordpiece(100) seq=16 batch=4 steps=60 holdout=0.3 "
+    lay_out({"farm.txt": FARMS, "german.bertc": f"{spec} format=blocks data=files('farm.txt')"})
+    smaller = {"h100": "cpu", "5h": "9s", "67h": "0.5s", "{256, 384, 512, 768}": "{16, 32, 64}"}
+    for arguments in commands(BUDGET):
+        for text, small in smaller.items():
+            arguments = [word.replace(text, small) for word in arguments]
+        code, out, error = call(*arguments)
+        assert not code, error
+        if arguments[0] == "fit":
+            Path("chosen.bertc").write_text(out)
+    assert json.loads(Path("runs/german/forecast.json").read_text())["expected"]["loss"] > 0
 
 
 SMALL_NUMBERS = {

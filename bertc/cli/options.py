@@ -33,8 +33,8 @@ HELP_GROUPS = {
     },
     "Exchange": {"import": "using", "export": "using"},
     "Lab": {
-        "reproduce": "reproducing", "sweep": "reproducing", "report": "following",
-        "inspect": "following", "bench": "benching",
+        "reproduce": "reproducing", "sweep": "reproducing", "forecast": "reproducing",
+        "report": "following", "inspect": "following", "bench": "benching",
     },
 }  # fmt: skip
 """The commands of each group of ``--help``, as people need them, and the module of each."""

@@ -106,6 +106,31 @@ def _refuse_unlike(table: str, show: bool, estimate: bool, plot: Path | None) ->
 
 
 @app.command()
+def forecast(
+    spec: str = argument(..., "a spec with one program, whose text is held out in part"),
+    set: SetOption = None,
+    time: str | None = option(None, "time of the ladder: 20min [default: a tenth of the run's]"),
+    out: Path | None = option(None, "folder of the ladder [default: runs/SPEC-ladder]"),
+    law: Path | None = option(None, "the law.json of another ladder on the same text"),
+    seal: Path | None = option(None, "folder of the run to be, which gets the forecast"),
+    device: str = option("cpu", "the machine that trains, as in estimate"),
+    json: JsonOption = False,
+) -> None:
+    """Train a ladder of small runs, and say what loss the spec is expected to reach.
+
+    The law of the ladder is written to law.json in its folder. The same command goes on with a
+    ladder that was stopped or killed.
+    """
+    from bertc.lab.fit.budget import budget
+    from bertc.lab.forecast.forecasting import Ladder
+    from bertc.lab.forecast.forecasting import forecast as run
+
+    ladder = Ladder(out, budget("time", time).most if time else None, device)
+    law_of_ladder, expected = run(spec, set or (), law or ladder, seal, partial(say, err=True))
+    say(law_of_ladder.as_json() if json else f"{law_of_ladder.as_table()}\n\nexpected: {expected}")
+
+
+@app.command()
 def sweep(
     spec: str = argument(
         ..., "a spec with ranges: optimizer=adamw({1e-5..1e-3:log}) layers={2..12}"

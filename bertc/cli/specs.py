@@ -82,6 +82,7 @@ def estimate(
     convention: str = option("exact", "FLOPs: exact, electra or 6n"),
     world: int = option(1, "number of devices of the run", min=1),
     memory: str | None = option(None, "memory that micro-batches are planned for: 16GiB"),
+    law: Path | None = option(None, "law.json of bertc forecast: the loss to expect"),
     where: bool = option(False, "time and memory of a step by part", "--where"),
     diff: bool = option(
         False, "of two specs or runs: each setting that differs, and its cost", "--diff"
@@ -104,13 +105,13 @@ def estimate(
     counting = convention_named(convention)
     programs = [point for spec in specs for point in points(spec, set or ())]
     known = [*zip(programs, row_lengths(programs), strict=True)]
-    most = inf
-    if memory:
-        from bertc.lab.fit.budget import budget
-
-        most = budget("memory", memory).most
+    most = _most_bytes(memory)
     estimates = [run(point, device, counting, world, lengths, most) for point, lengths in known]
     estimates = add_texts(estimates, programs)
+    if law:
+        from bertc.lab.forecast.sealed import add_losses
+
+        estimates = add_losses(law, estimates, programs)
     if json:
         say(as_json(estimates, where=where))
         return
@@ -120,6 +121,14 @@ def estimate(
     source = context.get_parameter_source("device")
     if source is not None and source.name == "DEFAULT":
         say(f"An {device.upper()} is assumed: name another device with --device cpu, a100, ...")
+
+
+def _most_bytes(memory: str | None) -> float:
+    if memory is None:
+        return inf
+    from bertc.lab.fit.budget import budget
+
+    return budget("memory", memory).most
 
 
 def _show_difference(
@@ -144,6 +153,8 @@ def fit_(
     memory: str | None = option(
         None, "memory of a device, for which micro-batches are planned: 16GiB"
     ),
+    law: Path | None = option(None, "law.json of bertc forecast: the lowest loss is taken"),
+    loss: float = option(0.0, "with --law: the least time to this loss", min=0),
     device: str = option("h200", "as in estimate"),
     world: int = option(1, "number of devices of the run", min=1),
     json: options.JsonOption = False,
@@ -158,10 +169,12 @@ def fit_(
     """
     from bertc.lab.fit.budget import budget
     from bertc.lab.fit.fitting import choose
+    from bertc.lab.forecast.sealed import read_law
 
     limits = {"params": params, "flops": flops, "time": time, "memory": memory}
     budgets = [budget(kind, text) for kind, text in limits.items() if text is not None]
-    choice = choose(spec, budgets, set or (), device, world)
+    known = read_law(law) if law else None
+    choice = choose(spec, budgets, set or (), device, world, known, loss)
     if json:
         say(choice.as_json())
     else:

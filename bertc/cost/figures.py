@@ -23,7 +23,7 @@ ELECTRA's published counter. ``6n``: 6 x tokens x the weights that a token meets
 CONVENTIONS: tuple[Convention, ...] = ("exact", "electra", "6n")
 IF_ANY = (
     "generator", "untrained", "frozen", "frozen_per_example", "update_per_step", "methods_bytes",
-    "within", "spread", "left", "data",
+    "within", "spread", "left", "data", "expected",
 )  # fmt: skip
 """Figures that JSON has only where they are not 0 or absent."""
 
@@ -184,6 +184,23 @@ class DataEstimate(NamedTuple):
     cache_hit_share: float
     over_cache_bytes: int
     reader_share: float
+
+
+class Expected(NamedTuple):
+    """A loss in nats by a law, and its interval; ``times``: FLOPs over the law's largest run."""
+
+    loss: float
+    low: float
+    high: float
+    times: float
+
+    @property
+    def is_far(self) -> bool:
+        """True beyond 30 times the FLOPs of the law's largest run, where no law is trusted."""
+        return self.times > 30
+
+    def __str__(self) -> str:
+        return "{:.3f} ({:.3f} to {:.3f})".format(*self) + ", too far to be trusted" * self.is_far
 
 
 class StageEstimate(NamedTuple):

@@ -38,6 +38,7 @@ class Estimate(InNotebooks):
     spread: figures.Spread | None
     left: figures.Left | None
     data: figures.DataEstimate | None = None
+    expected: figures.Expected | None = None
 
     def __str__(self) -> str:
         """The table that ``bertc estimate`` prints."""
@@ -78,7 +79,9 @@ def table_of(estimate: Estimate) -> Table:
     stages = estimate.stages if len(estimate.stages) > 1 else ()
     columns: tuple[Estimate | figures.StageEstimate, ...] = (estimate, *stages)
     rows = list[Sequence[str]]()
-    for title, lines in _sections(estimate).items():
+    loss: Row = ("expected", lambda c: str(estimate.expected) * (c is estimate))
+    losses = {"loss": [loss]} if estimate.expected else {}
+    for title, lines in {**_sections(estimate), **losses}.items():
         rows.append((title,))
         rows += [(f"  {label}", *(text(column) for column in columns)) for label, text in lines]
     head = ("", "whole run", *(f"stage {stage.name}" for stage in stages))
@@ -96,6 +99,7 @@ def comparison(estimates: Sequence[Estimate]) -> Table:
         ("training", lambda e: e.flops.train_total, lambda e: flops_text(e.flops.train_total)),
         ("peak memory", lambda e: e.memory.peak_bytes, lambda e: bytes_text(e.memory.peak_bytes)),
         ("time", lambda e: e.time.seconds_total, lambda e: e.time.total_text),
+        *((("loss, expected", _loss, lambda e: str(e.expected)),) if estimates[0].expected else ()),
     )
     first, rows = estimates[0], []
     for e in estimates:
@@ -266,6 +270,10 @@ def _passes(data: figures.DataEstimate) -> str:
     number = f"{data.passes:,.0f}" if data.passes >= MANY_PASSES else f"{data.passes:.3g}"
     little = f", those after {USEFUL_PASSES} teach next to nothing"
     return "about " * (not data.counted) + number + little * (data.passes >= MANY_PASSES)
+
+
+def _loss(estimate: Estimate) -> float:
+    return estimate.expected.loss if estimate.expected else 0.0
 
 
 def _not_hidden(column: Estimate | figures.StageEstimate) -> str:

@@ -6,7 +6,7 @@ from math import inf
 
 from bertc import Resolved, SpecError, estimate
 from bertc.lab.fit.budget import Budget
-from bertc.lab_api import Program, most_steps, points
+from bertc.lab_api import Expected, Program, most_steps, points
 
 SPENT = ("flops", "time")
 """Budgets that every step takes from."""
@@ -14,11 +14,15 @@ SPENT = ("flops", "time")
 
 @dataclass(frozen=True)
 class Target:
-    """Budgets, and the devices that time and memory are estimated for."""
+    """Budgets, and the devices that time and memory are estimated for.
+
+    ``loss``: to be reached at the least cost, where a law is known; 0 without one.
+    """
 
     budgets: tuple[Budget, ...]
     device: str
     devices: int
+    loss: float = 0.0
 
     @property
     def spent(self) -> list[Budget]:
@@ -33,12 +37,16 @@ class Target:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A program, what it was written as, and its figures by kind of budget."""
+    """A program, what it was written as, and its figures by kind of budget.
+
+    ``expected`` is its loss by a law.
+    """
 
     program: Program
     resolved: Resolved
     figures: Mapping[str, float]
     parameters: int
+    expected: Expected | None = None
 
     def used(self, budgets: Sequence[Budget]) -> tuple[float, ...]:
         """The order of candidates within all budgets, more is better."""
@@ -68,7 +76,8 @@ def candidate(program: Program, resolved: Resolved, target: Target) -> Candidate
         "params": estimated.parameters.total, "flops": estimated.flops.train_total,
         "time": estimated.time.seconds_total, "memory": estimated.memory.peak_bytes,
     }  # fmt: skip
-    figures = {budget.kind: every[budget.kind] for budget in target.budgets}
+    kinds = [*(SPENT if target.loss else ()), *(budget.kind for budget in target.budgets)]
+    figures = {kind: every[kind] for kind in kinds}
     return Candidate(program, resolved, figures, estimated.parameters.total)
 
 

@@ -10,6 +10,8 @@ from bertc.lab_api import Table, formatted, units
 
 HELP = "a larger budget, or more settings left free: layers=? hidden=?"
 SHOWN = 5
+BAR = 20
+"""Characters of the longest bar of a curve."""
 FEWEST_STEPS = 100
 """Steps below which a run learns next to nothing."""
 
@@ -26,6 +28,7 @@ class Family:
 class Choice:
     """Candidates within the budgets, the best first; without any those nearest to them.
 
+    ``law`` is the spec whose ladder made the law that ranked them.
     ``source`` is the file or shipped spec that was given, ``searched``: its steps follow from a
     budget. With a ``family`` all use up the budget: the first is nearest to it, then come sizes.
     """
@@ -38,6 +41,7 @@ class Choice:
     source: str = ""
     searched: bool = False
     family: Family | None = None
+    law: str = ""
 
     @property
     def fits(self) -> bool:
@@ -48,6 +52,8 @@ class Choice:
         """The best candidates with their figures, and why the first; its spec below."""
         if self.family:
             return self._sizes(self.family)
+        if self.law:
+            return self._by_loss()
         head = [*(budget.kind for budget in self.budgets), ""]
         rows = [[*(budget.text(budget.most) for budget in self.budgets), "the budget"]]
         for candidate in self.candidates[:SHOWN]:
@@ -73,6 +79,22 @@ class Choice:
             f"parameter are nearest to the {known}"
             f"{self._remark()}"
         )
+
+    def _by_loss(self) -> str:
+        """The sizes with their steps and expected losses, and which of them is taken."""
+        head, rows = ("parameters", "steps", "loss, expected", "", ""), list[tuple[str, ...]]()
+        losses = [one.expected.loss for one in self.candidates if one.expected]
+        for one in sorted(self.candidates, key=lambda one: one.parameters):
+            assert one.expected is not None, "a law has been asked"
+            above = (one.expected.loss - min(losses)) / (max(losses) - min(losses) or 1.0)
+            chosen = "  <- the spec" * (self.fits and one is self.candidates[0])
+            size, steps = units.count_text(one.parameters), f"{one.resolved.steps:,}"
+            bar = "#" * (1 + round(above * (BAR - 1)))
+            rows.append((size, steps, str(one.expected), bar, f"{one.program.name}{chosen}"))
+        if not self.fits:
+            reason = f"none of {self.tried:,} is within the budget and the reach of the law"
+            return f"{Table(head, rows)}\n\n{reason}\nhelp: {HELP}; or a longer ladder"
+        return f"{Table(head, rows)}\n\n{self.tried:,} sizes, by the law of {self.law}"
 
     def spec(self) -> str:
         """The best candidate as a spec, after what it came from."""
@@ -121,15 +143,17 @@ class Choice:
             "refused": self.refused,
             "budgets": {budget.kind: budget.most for budget in self.budgets},
             "family": self.family and vars(self.family),
+            "law": self.law,
             "candidates": [
                 {
                     "name": candidate.program.name,
                     "steps": candidate.resolved.steps,
                     "tokens_per_parameter": candidate.tokens_per_parameter,
                     **candidate.figures,
+                    **({"expected": candidate.expected._asdict()} if candidate.expected else {}),
                     "spec": formatted(candidate.program),
                 }
-                for candidate in self.candidates[: None if self.family else SHOWN]
+                for candidate in self.candidates[: None if self.family or self.law else SHOWN]
             ],
         }
         return json.dumps(facts, indent=2)

@@ -12,9 +12,11 @@ from dataclasses import replace
 
 from bertc import UsageError
 from bertc.lab.fit.budget import UNITS, Budget
+from bertc.lab.fit.by_law import choose_by_law
 from bertc.lab.fit.candidate import SPENT, Target, candidate
 from bertc.lab.fit.choice import Choice
 from bertc.lab.fit.sizes import choose_with_steps, resolvable
+from bertc.lab.forecast.sealed import Forecast
 from bertc.lab_api import Program, programs, spec_text
 
 STEPS = "steps"
@@ -38,16 +40,23 @@ def choose(
     overrides: Sequence[str] = (),
     device: str = "h200",
     devices: int = 1,
+    law: Forecast | None = None,
+    loss: float = 0.0,
 ) -> Choice:
-    """Choose the values of free settings: lists in braces, and ``NAME=?`` for the usual ones."""
-    if not budgets:
+    """Choose the values of free settings: lists in braces, and ``NAME=?`` for the usual ones.
+
+    By a ``law`` those with the lowest expected loss, or with the least time to a ``loss``.
+    """
+    if loss and law is None:
+        raise UsageError("--loss needs a law", help="bertc forecast SPEC makes one: --law FILE")
+    if not budgets and not loss:
         raise UsageError(
             "there is no budget",
             help="--params 14M, or " + ", ".join(f"--{k}" for k in UNITS if k != "params"),
         )
     content = spec_text(spec)
     written = content if FREE.search(content) or spec == "-" else spec
-    text, free = _with_candidates(written, overrides, budgets)
+    text, free = _with_candidates(written, overrides, budgets, free_steps=bool(loss))
     both = {"layers", "hidden"} <= free
     tried = [program for program in programs(*text) if not both or _usual(program)]
     if len(tried) == 1 and not free:
@@ -55,8 +64,11 @@ def choose(
             "nothing is free: the spec is one program",
             help='layers=?, hidden=?, steps=?, or a list: "layers={2, 4, 6}"',
         )
-    target = Target(tuple(budgets), device, devices)
-    choice = (choose_with_steps if STEPS in free else choose_among)(tried, target)
+    target = Target(tuple(budgets), device, devices, loss)
+    if law:
+        choice = choose_by_law(tried, target, law, free_steps=STEPS in free)
+    else:
+        choice = (choose_with_steps if STEPS in free else choose_among)(tried, target)
     return replace(choice, source="" if content == spec else spec)
 
 
@@ -77,7 +89,7 @@ def choose_among(programs: Sequence[Program], target: Target) -> Choice:
 
 
 def _with_candidates(
-    spec: str, overrides: Sequence[str], budgets: Sequence[Budget]
+    spec: str, overrides: Sequence[str], budgets: Sequence[Budget], *, free_steps: bool
 ) -> tuple[tuple[str, list[str]], set[str]]:
     """The spec and overrides with a list for each ``NAME=?``, and these names."""
     names = set[str]()
@@ -95,7 +107,7 @@ def _with_candidates(
         return f"{match[1]}={{{', '.join(map(str, CANDIDATES[name]))}}}"
 
     with_lists = FREE.sub(listed, spec), [FREE.sub(listed, override) for override in overrides]
-    if STEPS in names and not {*SPENT} & {budget.kind for budget in budgets}:
+    if STEPS in names and not (free_steps or {*SPENT} & {budget.kind for budget in budgets}):
         raise UsageError(
             "steps=? needs a budget that steps spend", help="--flops 1e18 or --time 8h"
         )

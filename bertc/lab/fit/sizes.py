@@ -28,7 +28,7 @@ def choose_with_steps(tried: Sequence[Program], target: Target) -> Choice:
     ranked = _sizes(known, target, family) if family else _largest(known, target, limit)
     longer = (longest(option, target) for option in ranked)
     fitting = tuple(option for option in longer if max(option.shares(target.budgets)) <= 1)
-    nearest = () if fitting else (longest(candidate(*min(known, key=_about), target), target),)
+    nearest = () if fitting else (longest(candidate(*min(known, key=about), target), target),)
     return Choice(
         budgets=target.budgets,
         candidates=fitting or nearest,
@@ -82,7 +82,7 @@ def _count(resolved: Resolved) -> int:
     return sum(weight.numel for weight in model_weights(resolved))
 
 
-def _about(pair: Known) -> int:
+def about(pair: Known) -> int:
     """The order of sizes, without a count of weights, which takes long of hundreds."""
     encoder = pair[1].encoder
     return encoder.hidden * (12 * encoder.depth * encoder.hidden + encoder.vocab_size)
@@ -100,8 +100,8 @@ def _sizes(known: Sequence[Known], target: Target, family: Family) -> list[Candi
 
     A part of all sizes is looked at, and then those on both sides of the nearest.
     """
-    known = sorted(known, key=_about)
-    places = _spread_evenly(len(known), ESTIMATED)
+    known = sorted(known, key=about)
+    places = spread_evenly(len(known), ESTIMATED)
     rough = {place: candidate(*known[place], target) for place in places}
 
     def away(option: Candidate) -> float:
@@ -118,11 +118,11 @@ def _sizes(known: Sequence[Known], target: Target, family: Family) -> list[Candi
     if not best:
         return []
     chosen = min(best, key=away)
-    others = [best[place] for place in _spread_evenly(len(best), SIZES)]
+    others = [best[place] for place in spread_evenly(len(best), SIZES)]
     return [chosen, *(option for option in others if option is not chosen)]
 
 
-def _spread_evenly(count: int, most: int) -> list[int]:
+def spread_evenly(count: int, most: int) -> list[int]:
     """Places from the first to the last of ``count``, evenly."""
     return sorted({number * (count - 1) // max(1, most - 1) for number in range(most)})
 

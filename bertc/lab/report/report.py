@@ -8,6 +8,7 @@ from bertc import BertcError
 from bertc.lab.report import scores
 from bertc.lab.report.cost import cost_section
 from bertc.lab.report.curves import RunCurves, curves_section
+from bertc.lab.report.forecast import forecast_section
 from bertc.lab.report.page import Section, document, section
 from bertc.lab.report.pictures import plotly
 from bertc.lab.report.samples import samples_section
@@ -34,6 +35,7 @@ def _of_one(run: Run) -> str:
     folder.refuse_mixed()
     sections = [
         section("Result", lambda: scores.result_section(run)),
+        section("Forecast", lambda: forecast_section(folder, of_run())),
         section("Curves", lambda: curves_section([RunCurves("", "", of_run())])),
         section("Answers", lambda: samples_section(run)),
         section("Cost", lambda: cost_section(folder, run, of_run())),

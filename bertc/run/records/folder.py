@@ -60,6 +60,7 @@ class RunFolder:
         self.resolved = path / folders.RESOLVED
         self.spec = path / "spec.bertc"
         self.left = path / folders.LEFT
+        self.forecast = path / "forecast.json"
         self.lock = path / "lock.json"
         self.tokenizer = path / "tokenizer"
         self.sentences = path / folders.SENTENCES
@@ -157,7 +158,8 @@ class RunFolder:
             return
         if not self.holds_a_run:
             # A run killed at its very beginning leaves a lock and perhaps its spec.
-            names = {path.name for path in self.path.iterdir()} - {".lock", "spec.bertc"}
+            names = {path.name for path in self.path.iterdir()}
+            names -= {".lock", "spec.bertc", self.forecast.name}
             if strangers := sorted(name for name in names if not name.startswith(".tmp-")):
                 raise UsageError(
                     f"{self.path} is not empty and holds no run ({', '.join(strangers[:3])})",

@@ -32,7 +32,10 @@ LineT = TypeVar("LineT")
 
 @dataclass(frozen=True)
 class Attempt:
-    """A run taken up at ``step``: Unix time in seconds, host, device and number of processes."""
+    """A run taken up at ``step``: Unix time in seconds, host, device and number of processes.
+
+    ``forecast``: the digest of the forecast in its folder, if there is one.
+    """
 
     __pydantic_config__ = FINITE
 
@@ -41,6 +44,7 @@ class Attempt:
     host: str
     device: str
     processes: Annotated[int, Field(ge=1)]
+    forecast: str = ""
 
 
 @dataclass(frozen=True)

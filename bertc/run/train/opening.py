@@ -157,7 +157,9 @@ def _metrics(
         return
     durable.remove(folder.failure)
     host, now = platform.node(), time.time()
-    attempt = metrics.Attempt(progress.step, now, host, start.machine.name, ranks.world.size)
+    sealed = durable.digest(folder.forecast) if is_taken(folder.forecast) else ""
+    world = ranks.world.size
+    attempt = metrics.Attempt(progress.step, now, host, start.machine.name, world, sealed)
     if is_taken(folder.spent):
         metrics.whole_lines(folder.spent)  # Refused now, not after steps, if it is no plain file.
     metrics.append_line(folder.attempts, asdict(attempt))

@@ -1,0 +1,140 @@
+"""``bertc forecast``: a ladder that is trained, or gone on with, and the law that it follows."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import bertc
+from bertc import Resolved, UsageError
+from bertc.lab.fit.candidate import tokens_of
+from bertc.lab.forecast.ladder import Planned, plan_ladder
+from bertc.lab.forecast.law import PARAMETERS, Rung
+from bertc.lab.forecast.sealed import LAW, Forecast, flops_of, read_law, sizes_of
+from bertc.lab.results.curves import curves
+from bertc.lab.search.goal import LOSS, goal_of
+from bertc.lab_api import (
+    Expected,
+    Program,
+    RunFolder,
+    formatted,
+    points,
+    programs,
+    spec_text,
+    units,
+)
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """A ladder to train: its folder, its seconds by estimate, None for the default, its device."""
+
+    folder: Path | None
+    seconds: float | None
+    device: str
+
+
+def forecast(
+    spec: str,
+    overrides: Sequence[str],
+    made_by: Ladder | Path,
+    seal: Path | None,
+    say: Callable[[str], None],
+) -> tuple[Forecast, Expected]:
+    """The law of a ladder, which is trained, or of a file; and the loss expected of a spec.
+
+    ``seal`` is the folder of the run to be, which has the forecast before its first step.
+    """
+    grid = programs(spec, overrides)
+    if len(grid) > 1:
+        raise UsageError(f"this spec is a grid of {len(grid)} points", help="a forecast is of one")
+    if seal and RunFolder(seal).holds_a_run:
+        raise UsageError(f"{seal} holds a run already", help="a forecast is made before the run")
+    (resolved,) = points(grid[0])
+    if isinstance(made_by, Path):
+        file, made = made_by, read_law(made_by)
+    else:
+        title = Path(spec).stem if spec_text(spec) != spec and spec != "-" else "spec"
+        folder = made_by.folder or Path("runs") / f"{title}-ladder"
+        file, made = folder / LAW, _climb(grid[0], resolved, folder, made_by, say)
+    expected = made.expected(resolved)
+    if seal:
+        facts = {
+            "schema": 1,
+            "fingerprint": resolved.fingerprint(),
+            "law": sha256(file.read_bytes()).hexdigest(),
+            "expected": expected._asdict(),
+        }
+        seal.mkdir(parents=True, exist_ok=True)
+        RunFolder(seal).forecast.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    return made, expected
+
+
+def _climb(
+    program: Program, resolved: Resolved, folder: Path, wanted: Ladder, say: Callable[[str], None]
+) -> Forecast:
+    """Train a ladder and write its law; one that was killed goes on.
+
+    A rung that fails is named and left out.
+    """
+    plan = plan_ladder(program, resolved, wanted.device, wanted.seconds)
+    total = units.duration_text(sum(rung.seconds for rung in plan))
+    say(f"a ladder of {len(plan)} rungs, by estimate {total} on {wanted.device}")
+    rungs = list[Rung]()
+    for number, planned in enumerate(plan, 1):
+        say(f"rung {number} of {len(plan)}: {planned.name}")
+        try:
+            rungs.append(_train(planned, folder / planned.name))
+        except (bertc.DataError, bertc.MachineError) as error:
+            say(f"rung {planned.name} failed and is left out: {str(error).splitlines()[0]}")
+        except bertc.StoppedError as error:
+            raise type(error)(error.message, help="the same command goes on") from None
+    _refuse_few(rungs, folder)
+    made = Forecast.of(resolved, rungs)
+    (folder / LAW).write_text(made.as_json() + "\n", encoding="utf-8")
+    return made
+
+
+def _train(planned: Planned, path: Path) -> Rung:
+    """Train a rung, unless it is finished, and read its loss."""
+    run, resolved = RunFolder(path), planned.resolved
+    if not (run.holds_a_run and run.is_finished(resolved)):
+        bertc.train(resolved, path, spec_text=formatted(planned.program), resume=run.holds_a_run)
+    values = goal_of(LOSS, resolved).values(curves(path))
+    if not values:
+        raise UsageError(f"{path} was never evaluated", help="a part of the text is held out")
+    return rung_of(planned.name, resolved, loss=values[-1], seconds=_seconds(path))
+
+
+def _seconds(path: Path) -> float:
+    return curves(path).points[-1].seconds
+
+
+def rung_of(name: str, resolved: Resolved, *, loss: float, seconds: float) -> Rung:
+    """A program with its sizes."""
+    parameters, tables = sizes_of(resolved)
+    return Rung(
+        name=name,
+        parameters=parameters,
+        tables=tables,
+        tokens=tokens_of(resolved),
+        flops=flops_of(resolved),
+        seconds=seconds,
+        loss=loss,
+    )
+
+
+def _refuse_few(rungs: Sequence[Rung], folder: Path) -> None:
+    """Refuse a ladder that says nothing."""
+    if len(rungs) < PARAMETERS:
+        raise UsageError(
+            f"{len(rungs)} rungs of {folder} ended, and a law has {PARAMETERS} numbers",
+            help="mend what failed; the same command goes on",
+        )
+    least, most = (pick(rungs, key=lambda rung: rung.flops) for pick in (min, max))
+    if most.loss >= least.loss:
+        raise UsageError(
+            f"losses do not fall: {least.name} has {least.loss:.3f}, {most.name} {most.loss:.3f}",
+            help="a longer ladder (--time), or a lower learning rate",
+        )

@@ -1,0 +1,201 @@
+"""``bertc forecast``: a law has the numbers that made its losses, and a ladder goes on."""
+
+import json
+from dataclasses import replace
+from itertools import product
+from math import inf
+
+import pytest
+
+import bertc
+from bertc import DataError, UsageError
+from bertc.lab.fit.budget import budget
+from bertc.lab.forecast import forecasting, ladder
+from bertc.lab.forecast.forecasting import Ladder, forecast
+from bertc.lab.forecast.ladder import plan_ladder
+from bertc.lab.forecast.law import Law, Rung, fit, worth
+from bertc.lab.forecast.sealed import Forecast, read_law
+from bertc.lab.report.report import report_page
+from bertc.lab_api import points, programs
+
+TRUE = Law(1.5, 40.0, 0.4, 300.0, 0.35)
+SPEC = (
+    "layers=2 hidden=64 heads=4 vocab=wordpiece(300) data=files('farm.txt', sentences=lines) "
+    "seq=16 batch=4 steps=60 objective=mlm dropout=0 format=blocks holdout=20% "
+    "optimizer=adamw(2e-3, warmup=6) "
+)
+
+
+def rungs_of(law: Law) -> list[Rung]:
+    return [
+        Rung(f"{n}-{d}", 2 * n, n, d, 6 * n * d, 1.0, law.loss(2 * n, n, d))
+        for n, d in product((30_000, 120_000, 270_000), (5e5, 1e6, 2e6))
+    ]
+
+
+@pytest.mark.parametrize(
+    "changed", [{}, {"floor": 0.0}, {"with_tables": True}, {"size_power": 0.9}]
+)
+def test_a_law_has_the_numbers_that_made_its_losses(changed):
+    law = replace(TRUE, **changed)
+    fitted = fit(rungs_of(law), inf, with_tables=law.with_tables)
+    for place in ((6e5, 3e5, 4e6), (2e6, 1e6, 2e7)):
+        assert fitted.loss(*place) == pytest.approx(law.loss(*place), rel=2e-3)
+
+
+def test_one_bad_rung_moves_a_law_little():
+    rungs = rungs_of(TRUE)
+    rungs[4] = replace(rungs[4], loss=1.3 * rungs[4].loss)
+    assert fit(rungs, inf, with_tables=False).loss(1e6, 5e5, 8e6) == pytest.approx(
+        TRUE.loss(1e6, 5e5, 8e6), rel=0.01
+    )
+
+
+def test_repeated_tokens_are_worth_less_and_at_last_nothing():
+    assert worth(500, 1000) == 500
+    assert worth(2000, 1000) == pytest.approx(1000 + 1000 * 0.9682, rel=1e-3)
+    assert worth(1e9, 1000) == pytest.approx(1000 * 16.39)
+
+
+def test_tokens_for_a_loss_are_those_that_reach_it():
+    law = replace(TRUE, pass_tokens=1e6)
+    assert law.loss(2e6, 1e6, law.tokens_for(2e6, 1e6, 4.5)) == pytest.approx(4.5)
+    assert law.tokens_for(2e6, 1e6, 1.4) == inf
+
+
+def planned(spec, seconds=None):
+    (program,) = programs(spec)
+    return plan_ladder(program, points(program)[0], "cpu", seconds)
+
+
+def test_rungs_are_narrower_and_shorter_and_learn_at_rates_that_transfer():
+    rungs = planned("extends quickstart hidden=256 optimizer=adamw(1e-3, warmup=115)", 400)
+    assert {rung.resolved.encoder.hidden for rung in rungs} == {64, 128, 192}
+    narrow = next(rung.resolved for rung in rungs if rung.resolved.encoder.hidden == 64)
+    (stage,) = narrow.stages
+    assert stage.optimizer.lr == pytest.approx(2e-3)
+    assert stage.warmup_steps == pytest.approx(stage.steps / 10, abs=1)
+    assert narrow.encoder.initializer.std == pytest.approx(0.12)
+    assert {w.ffn for w in narrow.encoder.layers} == {176}
+    assert sum(rung.seconds for rung in rungs) == pytest.approx(400, rel=0.01)
+    assert len({rung.name for rung in rungs}) == 9
+
+
+def test_stages_stay_in_proportion():
+    for rung in planned("bert-base"):
+        first, second = rung.resolved.stages
+        assert first.steps / second.steps == pytest.approx(9, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("spec", "seconds", "message"),
+    [
+        ("extends quickstart", 1.0, "fewer than 100 steps"),
+        (SPEC.replace("heads=4", "heads=1"), None, "a wider spec"),
+        (
+            f'{SPEC} stage "a" {{layers=1 steps=9}} stage "b" {{steps=9}}',
+            None,
+            "changes the network",
+        ),
+        (SPEC.replace("heads=4", "heads=[2, 4] head_dim=16"), None, "the same heads"),
+    ],
+)
+def test_a_spec_without_a_ladder_is_refused(spec, seconds, message):
+    with pytest.raises(UsageError) as error:
+        planned(spec, seconds)
+    assert message in f"{error.value.message} {error.value.help}"
+    if seconds:
+        assert planned(spec, budget("time", error.value.help.removeprefix("--time ")).most)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The folder of a ladder of nine runs of 4 to 16 steps, and what it said."""
+    folder = tmp_path_factory.mktemp("ladder")
+    words = "hens ducks geese cackle quack hiss the old red barn pond".split()  # noqa: SIM905
+    text = (" ".join(words[(n * k) % 11] for k in range(1, 9)) for n in range(400))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(ladder, "FEWEST_STEPS", 4)
+        (folder / "farm.txt").write_text("\n".join(text))
+        said: list[str] = []
+        forecast(SPEC, (), Ladder(folder / "l", None, "cpu"), folder / "run", said.append)
+        yield folder, said
+
+
+def test_a_ladder_goes_on_and_a_rung_that_fails_is_left_out(made, monkeypatch):
+    folder, said = made
+    assert [line for line in said if line.startswith("rung")] == [
+        f"rung {n} of 9: {rung.name}" for n, rung in enumerate(planned(SPEC), 1)
+    ]
+    before = read_law(folder / "l" / "law.json")
+    assert len(before.rungs) == 9
+    trained, train = list[str](), bertc.train
+
+    def fails(resolved, path, **more):
+        trained.append(path.name)
+        if path.name == "w16-s4":
+            raise DataError("torn")
+        return train(resolved, path, **more)
+
+    monkeypatch.setattr(forecasting.bertc, "train", fails)
+    again, _ = forecast(SPEC, (), Ladder(folder / "l", None, "cpu"), None, said.append)
+    assert not trained
+    assert again == before
+    (folder / "l" / "w16-s4" / "digests.json").unlink()
+    fewer, _ = forecast(SPEC, (), Ladder(folder / "l", None, "cpu"), None, said.append)
+    assert trained == ["w16-s4"]
+    assert len(fewer.rungs) == 8
+    assert said[-9:].count("rung w16-s4 failed and is left out: torn") == 1
+
+
+def test_the_run_has_the_forecast_before_its_first_step(made):
+    folder, _ = made
+    bertc.train(SPEC, folder / "run")
+    page = report_page([folder / "run"])
+    assert "Sealed: its digest was noted at the first step." in page
+    facts = json.loads((folder / "run" / "forecast.json").read_text())
+    assert f"{facts['expected']['loss']:.3f} (" in page
+    with pytest.raises(UsageError, match="made before the run"):
+        forecast(SPEC, (), Ladder(folder / "l", None, "cpu"), folder / "run", print)
+    facts["expected"]["loss"] = 1.0
+    (folder / "run" / "forecast.json").write_text(json.dumps(facts))
+    assert "Not sealed" in report_page([folder / "run"])
+
+
+def law_file(folder, spec=SPEC):
+    """A law of the true numbers, for a spec."""
+    (resolved,) = points(spec)
+    path = folder / "law.json"
+    path.write_text(Forecast.of(resolved, rungs_of(TRUE)).as_json())
+    return path
+
+
+def test_an_estimate_has_the_loss_and_json_its_interval(made, tmp_path, call):
+    path = str(law_file(tmp_path))
+    code, out, _ = call("estimate", SPEC, "--law", path, "--device", "cpu")
+    assert code == 0
+    assert "expected" in out.partition("loss")[2]
+    facts = json.loads(call("estimate", SPEC, "--law", path, "--json")[1])["expected"]
+    assert facts["low"] <= facts["loss"] <= facts["high"]
+    assert call("estimate", SPEC, "--set", "vocab=wordpiece(400)", "--law", path)[0] == 2
+    path = tmp_path / "other.json"
+    path.write_text("{}")
+    assert call("estimate", SPEC, "--law", str(path))[0] == 65
+
+
+def test_fit_takes_the_lowest_loss_or_the_least_time_to_one(made, tmp_path, call):
+    path = law_file(tmp_path)
+    spec = SPEC.replace("hidden=64 heads=4", "hidden={32, 64, 128, 256} heads=2")
+    spec = spec.replace("steps=60", "steps=?")
+    told = json.loads(call("fit", spec, "--flops", "1e13", "--law", str(path), "--json")[1])
+    losses = [one["expected"]["loss"] for one in told["candidates"]]
+    assert losses[0] == min(losses)
+    assert len(losses) == 4
+    best = json.loads(call("fit", spec, "--loss", f"{losses[0]}", "--law", str(path), "--json")[1])[
+        "candidates"
+    ]
+    assert best[0]["time"] == min(one["time"] for one in best)
+    assert all(one["expected"]["loss"] <= losses[0] + 1e-9 for one in best)
+    assert "<- the spec" in call("fit", spec, "--flops", "1e13", "--law", str(path))[2]
+    assert "--law FILE" in call("fit", spec, "--loss", "3")[2]
