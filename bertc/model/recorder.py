@@ -220,6 +220,8 @@ def look_up(part: Own, place: OwnPlace, layers: list[_Sizes]) -> dict[str, Any]:
     gets = _SIZES.get(place, get_args(Size)[:-1])
     if lacking := {*asks} - {*gets}:
         raise RefusedError(f"at this place it gets {' and '.join(gets)}, and no {min(lacking)}")
+    if place == "objective" and not name[0].isupper():
+        raise RefusedError("a term begins with a capital letter: others are names of objectives")
     named = inspect.signature(made.forward).parameters if place == "objective" else ()
     reads = tuple(name for name in get_args(Read) if name in named)
     needed = [n for n, p in parameters.items() if p.default is p.empty and "*" not in str(p)]

@@ -153,6 +153,7 @@ REFUSED = {
     f"ffn={own('Glu', ', width=8')}": "Glu needs activation: write activation=... in own(...)",
     f"ffn={own('Mixing')}": "it reads tokens of its row, as attention may",
     f"norm=pre(function={own('Numbered')})": "it gets hidden, and no layer",
+    f"objective={own('nsp')}": "a term begins with a capital letter",
     f"objective={own('Numbered')}": "it gets hidden and vocab, and no layer",
     f"objective={own('Mixing')}": "it makes (2, 16, 32) of states (2, 16, 32), not (2,)",
     "objective=own('own_parts.py:Wrong', how='detached')": "no gradient reaches the states",

@@ -204,3 +204,6 @@ class Wrong(nn.Module):
         x = states if self.how == "padded" else states * real[..., None]
         losses = (x - x.mean(0) if self.how == "contrasted" else x).square().mean((1, 2))
         return {"detached": losses.detach(), "infinite": losses / 0}.get(self.how, losses)
+
+
+nsp = Detected
