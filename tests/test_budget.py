@@ -23,8 +23,8 @@ GOALS = {
 BUDGETS = {
     "core": 62_500,
     "lab": 9_600,
-    "tests": 39_475,
-    "words of docs": 32_485,
+    "tests": 39_480,
+    "words of docs": 32_520,
     "lines of README": 120,
     "lines a kind": 404,
     "floors": 10,

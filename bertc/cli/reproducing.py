@@ -122,11 +122,13 @@ def forecast(
     ladder that was stopped or killed.
     """
     from bertc.lab.fit.budget import budget
-    from bertc.lab.forecast.forecasting import Ladder
     from bertc.lab.forecast.forecasting import forecast as run
 
-    ladder = Ladder(out, budget("time", time).most if time else None, device)
-    law_of_ladder, expected = run(spec, set or (), law or ladder, seal, partial(say, err=True))
+    if law and (time or out):
+        raise UsageError("--law is of a ladder that is there", help="leave --time and --out out")
+    seconds = budget("time", time).most if time else None
+    say_progress = partial(say, err=True)
+    law_of_ladder, expected = run(spec, set or (), law, out, seconds, device, seal, say_progress)
     say(law_of_ladder.as_json() if json else f"{law_of_ladder.as_table()}\n\nexpected: {expected}")
 
 

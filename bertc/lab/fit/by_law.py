@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from math import ceil, inf
 
 from bertc import SpecError
 from bertc.lab.fit.candidate import Candidate, Target, candidate, longest, tokens_of
 from bertc.lab.fit.choice import Choice
 from bertc.lab.fit.sizes import Known, about, resolvable, spread_evenly
+from bertc.lab.forecast.ladder import transfer
 from bertc.lab.forecast.sealed import Forecast, sizes_of
 from bertc.lab_api import Program, points
 
@@ -26,18 +28,16 @@ def choose_by_law(
     known, mistakes = resolvable(tried)
     law.refuse_others(known[0][1])
     known = sorted(known, key=about)
-    options = dict[int, Candidate]()
 
+    @cache
     def option(place: int) -> Candidate:
-        if place not in options:
-            options[place] = _option(known[place], target, law, free_steps=free_steps)
-        return options[place]
+        return _option(known[place], target, law, free_steps=free_steps)
 
     places = spread_evenly(len(known), TRIED if free_steps else len(known))
     number = min(range(len(places)), key=lambda n: _order(option(places[n]), target))
-    for place in range(places[max(0, number - 1)], places[min(len(places) - 1, number + 1)]):
-        option(place)
-    ordered = sorted(options.values(), key=lambda one: _order(one, target))
+    nearest = range(places[max(0, number - 1)], places[min(len(places) - 1, number + 1)])
+    options = [option(place) for place in sorted({*places, *nearest})]
+    ordered = sorted(options, key=lambda one: _order(one, target))
     within = [one for one in ordered if _order(one, target) < inf]
     return Choice(
         budgets=target.budgets,
@@ -61,7 +61,14 @@ def _order(option: Candidate, target: Target) -> float:
 
 
 def _option(known: Known, target: Target, law: Forecast, *, free_steps: bool) -> Candidate:
-    """A program with its expected loss; with free steps as many as there is room or need for."""
+    """A program with its expected loss; with free steps as many as there is room or need for.
+
+    Its first values and rates are those of the law's spec, made fit for its width.
+    """
+    program, resolved = known
+    if (width := resolved.encoder.hidden) != law.width:
+        program = transfer(program, resolved, law.width, width)
+        known = program, points(program)[0]
     if free_steps and target.loss:
         known = _with_enough_steps(known, target.loss, law)
     made = candidate(*known, target)

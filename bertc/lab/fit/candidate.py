@@ -23,6 +23,7 @@ class Target:
     device: str
     devices: int
     loss: float = 0.0
+    shown: tuple[str, ...] = ()
 
     @property
     def spent(self) -> list[Budget]:
@@ -76,7 +77,7 @@ def candidate(program: Program, resolved: Resolved, target: Target) -> Candidate
         "params": estimated.parameters.total, "flops": estimated.flops.train_total,
         "time": estimated.time.seconds_total, "memory": estimated.memory.peak_bytes,
     }  # fmt: skip
-    kinds = [*(SPENT if target.loss else ()), *(budget.kind for budget in target.budgets)]
+    kinds = dict.fromkeys((*(budget.kind for budget in target.budgets), *target.shown))
     figures = {kind: every[kind] for kind in kinds}
     return Candidate(program, resolved, figures, estimated.parameters.total)
 

@@ -82,17 +82,23 @@ class Choice:
 
     def _by_loss(self) -> str:
         """The sizes with their steps and expected losses, and which of them is taken."""
-        head, rows = ("parameters", "steps", "loss, expected", "", ""), list[tuple[str, ...]]()
-        losses = [one.expected.loss for one in self.candidates if one.expected]
+        head = ("parameters", "steps", "loss, expected", "time", "", "")
+        rows, losses = (
+            list[tuple[str, ...]](),
+            [c.expected.loss for c in self.candidates if c.expected],
+        )
         for one in sorted(self.candidates, key=lambda one: one.parameters):
             assert one.expected is not None, "a law has been asked"
             above = (one.expected.loss - min(losses)) / (max(losses) - min(losses) or 1.0)
             chosen = "  <- the spec" * (self.fits and one is self.candidates[0])
             size, steps = units.count_text(one.parameters), f"{one.resolved.steps:,}"
             bar = "#" * (1 + round(above * (BAR - 1)))
-            rows.append((size, steps, str(one.expected), bar, f"{one.program.name}{chosen}"))
+            time = units.duration_text(one.figures["time"])
+            rows.append((size, steps, str(one.expected), time, bar, f"{one.program.name}{chosen}"))
         if not self.fits:
-            reason = f"none of {self.tried:,} is within the budget and the reach of the law"
+            reason = (
+                f"none of {self.tried:,} is within the budget, the loss and 30 times the ladder"
+            )
             return f"{Table(head, rows)}\n\n{reason}\nhelp: {HELP}; or a longer ladder"
         return f"{Table(head, rows)}\n\n{self.tried:,} sizes, by the law of {self.law}"
 

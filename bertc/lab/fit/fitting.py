@@ -64,7 +64,7 @@ def choose(
             "nothing is free: the spec is one program",
             help='layers=?, hidden=?, steps=?, or a list: "layers={2, 4, 6}"',
         )
-    target = Target(tuple(budgets), device, devices, loss)
+    target = Target(tuple(budgets), device, devices, loss, SPENT if law else ())
     if law:
         choice = choose_by_law(tried, target, law, free_steps=STEPS in free)
     else:

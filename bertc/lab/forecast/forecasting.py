@@ -2,22 +2,21 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
 import bertc
 from bertc import Resolved, UsageError
 from bertc.lab.fit.candidate import tokens_of
-from bertc.lab.forecast.ladder import Planned, plan_ladder
+from bertc.lab.forecast.ladder import Planned, plan_ladder, refuse_others
 from bertc.lab.forecast.law import PARAMETERS, Rung
 from bertc.lab.forecast.sealed import LAW, Forecast, flops_of, read_law, sizes_of
 from bertc.lab.results.curves import curves
 from bertc.lab.search.goal import LOSS, goal_of
 from bertc.lab_api import (
     Expected,
-    Program,
     RunFolder,
+    changed,
     formatted,
     points,
     programs,
@@ -26,23 +25,19 @@ from bertc.lab_api import (
 )
 
 
-@dataclass(frozen=True)
-class Ladder:
-    """A ladder to train: its folder, its seconds by estimate, None for the default, its device."""
-
-    folder: Path | None
-    seconds: float | None
-    device: str
-
-
 def forecast(
     spec: str,
     overrides: Sequence[str],
-    made_by: Ladder | Path,
+    law: Path | None,
+    out: Path | None,
+    seconds: float | None,
+    device: str,
     seal: Path | None,
     say: Callable[[str], None],
 ) -> tuple[Forecast, Expected]:
-    """The law of a ladder, which is trained, or of a file; and the loss expected of a spec.
+    """The law of a file, or of a ladder that is trained; and the loss expected of a spec.
+
+    The ladder takes ``seconds`` by the estimate for ``device``; None: a tenth of the run's.
 
     ``seal`` is the folder of the run to be, which has the forecast before its first step.
     """
@@ -52,35 +47,40 @@ def forecast(
     if seal and RunFolder(seal).holds_a_run:
         raise UsageError(f"{seal} holds a run already", help="a forecast is made before the run")
     (resolved,) = points(grid[0])
-    if isinstance(made_by, Path):
-        file, made = made_by, read_law(made_by)
+    refuse_others(grid[0], resolved)
+    if law:
+        file, made = law, read_law(law)
     else:
         title = Path(spec).stem if spec_text(spec) != spec and spec != "-" else "spec"
-        folder = made_by.folder or Path("runs") / f"{title}-ladder"
-        file, made = folder / LAW, _climb(grid[0], resolved, folder, made_by, say)
+        folder = out or Path("runs") / f"{title}-ladder"
+        file, made = (
+            folder / LAW,
+            _climb(plan_ladder(grid[0], resolved, device, seconds), resolved, folder, say),
+        )
+    made.refuse_others(resolved)
     expected = made.expected(resolved)
     if seal:
-        facts = {
-            "schema": 1,
-            "fingerprint": resolved.fingerprint(),
-            "law": sha256(file.read_bytes()).hexdigest(),
-            "expected": expected._asdict(),
-        }
+        digest, of_program = sha256(file.read_bytes()).hexdigest(), resolved.fingerprint()
+        facts = {"schema": 1, "fingerprint": of_program, "law": digest}
+        facts["expected"] = expected._asdict()
         seal.mkdir(parents=True, exist_ok=True)
         RunFolder(seal).forecast.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     return made, expected
 
 
 def _climb(
-    program: Program, resolved: Resolved, folder: Path, wanted: Ladder, say: Callable[[str], None]
+    plan: Sequence[Planned], resolved: Resolved, folder: Path, say: Callable[[str], None]
 ) -> Forecast:
     """Train a ladder and write its law; one that was killed goes on.
 
     A rung that fails is named and left out.
     """
-    plan = plan_ladder(program, resolved, wanted.device, wanted.seconds)
     total = units.duration_text(sum(rung.seconds for rung in plan))
-    say(f"a ladder of {len(plan)} rungs, by estimate {total} on {wanted.device}")
+    say(f"a ladder of {len(plan)} rungs, by estimate {total}")
+    for planned in plan:
+        run = RunFolder(folder / planned.name)
+        if run.holds_a_run and changed(run.read_resolved(), planned.resolved):
+            raise UsageError(f"{run.path} has other settings", help="--out of a new folder")
     rungs = list[Rung]()
     for number, planned in enumerate(plan, 1):
         say(f"rung {number} of {len(plan)}: {planned.name}")
@@ -101,27 +101,19 @@ def _train(planned: Planned, path: Path) -> Rung:
     run, resolved = RunFolder(path), planned.resolved
     if not (run.holds_a_run and run.is_finished(resolved)):
         bertc.train(resolved, path, spec_text=formatted(planned.program), resume=run.holds_a_run)
-    values = goal_of(LOSS, resolved).values(curves(path))
+    lines = curves(path)
+    values = goal_of(LOSS, resolved).values(lines)
     if not values:
         raise UsageError(f"{path} was never evaluated", help="a part of the text is held out")
-    return rung_of(planned.name, resolved, loss=values[-1], seconds=_seconds(path))
-
-
-def _seconds(path: Path) -> float:
-    return curves(path).points[-1].seconds
-
-
-def rung_of(name: str, resolved: Resolved, *, loss: float, seconds: float) -> Rung:
-    """A program with its sizes."""
     parameters, tables = sizes_of(resolved)
     return Rung(
-        name=name,
+        name=planned.name,
         parameters=parameters,
         tables=tables,
         tokens=tokens_of(resolved),
         flops=flops_of(resolved),
-        seconds=seconds,
-        loss=loss,
+        seconds=lines.points[-1].seconds,
+        loss=values[-1],
     )
 
 

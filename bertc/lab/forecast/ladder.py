@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import sqrt
+from math import ceil, sqrt
 from typing import Any
 
 from bertc import Resolved, SpecError, UsageError, estimate
@@ -39,7 +39,6 @@ def plan_ladder(
 
     By default they take a tenth of the run's time, or what the shortest ladder takes.
     """
-    _refuse_other_networks(program, resolved)
     time = seconds or SHARE * estimate(resolved, device).time.seconds_total
     least = 0.0
     for shares in WIDTHS:
@@ -58,15 +57,22 @@ def plan_ladder(
                 for steps in lengths
             ]
             return tuple(sorted(rungs, key=lambda rung: rung.seconds))
-        least = 1.01 * enough * sum(LENGTHS) * sum(paces)
+        least = enough * sum(LENGTHS) * sum(paces)
     raise UsageError(
         f"a ladder within {units.duration_text(time)} would have fewer than {FEWEST_STEPS} steps",
-        help=f"--time {units.duration_text(least)}" if least else "a wider spec: hidden=256",
+        help=f"--time {ceil(least)}s" if least else "more heads, since rungs have fewer: heads=4",
     )
 
 
-def _refuse_other_networks(program: Program, resolved: Resolved) -> None:
-    """Refuse a program whose network changes between its stages, or that is no transformer."""
+def refuse_others(program: Program, resolved: Resolved) -> None:
+    """Refuse a program that no ladder is of, with the reason."""
+    if any(stage.tasks for stage in resolved.stages) or resolved.run.init.kind != "random":
+        raise UsageError(
+            "a ladder learns from text alone, with random weights at first",
+            help="a spec without task and init",
+        )
+    if resolved.run.most_seconds:
+        raise UsageError("a law needs steps, and a time ends this run", help="steps=100k")
     for stage in _stages_of(program):
         if changed := sorted(NETWORK & stage.settings.keys()):
             raise UsageError(
@@ -102,24 +108,24 @@ def _narrow(
 
 
 def _narrowed(program: Program, resolved: Resolved, heads: int) -> Program:
-    """The program with fewer heads of the same width, and values and rates that transfer.
+    """The program with fewer heads of the same width."""
+    shape = resolved.encoder.settings()
+    width, full = heads * shape["head_dim"], shape["hidden"]
+    return transfer(program, resolved, full, width).with_values(
+        hidden=width,
+        heads=heads,
+        ffn=_scaled(shape["ffn"], width / full),
+        embedding=width if shape["embedding"] == full else min(width, shape["embedding"]),
+    )
+
+
+def transfer(program: Program, resolved: Resolved, full: int, width: int) -> Program:
+    """The program with the first values and rates of width ``full`` made fit for another.
 
     First values grow with 1 / sqrt(width), and so does the rate of Adam and Muon.
     """
-    shape = resolved.encoder.settings()
-    width, full = heads * shape["head_dim"], shape["hidden"]
-    root = sqrt(full / width)
-    first = shape["initializer"]
-    if hasattr(first, "std"):
-        first = first.model_copy(update={"std": first.std * root})
-    values = {
-        "hidden": width,
-        "heads": heads,
-        "ffn": _scaled(shape["ffn"], width / full),
-        "embedding": width if shape["embedding"] == full else min(width, shape["embedding"]),
-        "initializer": first,
-        "optimizer": _transferred(resolved.stages[0].optimizer, root, resolved.steps),
-    }
+    root, first = sqrt(full / width), resolved.encoder.initializer
+    std = {"std": first.std * root} if hasattr(first, "std") else {}
     stages = [
         stage.with_settings(
             {
@@ -130,7 +136,10 @@ def _narrowed(program: Program, resolved: Resolved, heads: int) -> Program:
         )
         for stage in _stages_of(program)
     ]
-    changed = program.with_values(**values)
+    changed = program.with_values(
+        initializer=first.model_copy(update=std),
+        optimizer=_transferred(resolved.stages[0].optimizer, root, resolved.steps),
+    )
     return changed.having(changed.settings, tuple(stages))
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from hashlib import sha256
 from math import inf, log, sqrt
 from operator import mul
@@ -10,10 +11,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from bertc import DataError, Estimate, MissingInputError, Resolved, UsageError, estimate
 from bertc.lab.fit.candidate import tokens_of
-from bertc.lab.forecast.law import Law, Rung, fit
+from bertc.lab.forecast.law import PARAMETERS, Law, Rung, fit
 from bertc.lab_api import Expected, Table, model_weights, step_flops, units
 
 LAW = "law.json"
@@ -28,11 +30,11 @@ class Forecast:
     """The law of a ladder for a spec; ``draws`` are laws of drawn rungs, for intervals.
 
     ``text`` is the digest of text, vocabulary and objective; ``tested`` the relative error on the
-    largest rungs of a law of the others.
+    largest rungs of a law of the others, ``width`` that of the spec.
     """
 
     name: str
-    fingerprint: str
+    width: int
     text: str
     rungs: tuple[Rung, ...]
     law: Law
@@ -45,41 +47,41 @@ class Forecast:
         data = estimate(resolved).data
         once = data.tokens_read / data.passes if data else inf
         ordered = sorted(rungs, key=lambda rung: rung.flops)
-        laws = dict[bool, Law]()
-        errors = dict[bool, float]()
-        for tables in (False, True):
-            laws[tables] = fit(ordered, once, with_tables=tables)
-            before = fit(ordered[:-TESTED], once, with_tables=tables)
-            errors[tables] = max(abs(_error(before, rung)) for rung in ordered[-TESTED:])
-        tables = errors[True] < errors[False]
+        fits = partial(fit, pass_tokens=once)
+
+        def test(*, tables: bool) -> float:
+            before = fits(ordered[:-TESTED], with_tables=tables)
+            return max(abs(_error(before, rung)) for rung in ordered[-TESTED:])
+
+        tables = test(tables=True) < test(tables=False)
         random = np.random.default_rng(0)
         drawn = (random.integers(len(ordered), size=len(ordered)) for _ in range(DRAWS))
         return cls(
             name=resolved.name,
-            fingerprint=resolved.fingerprint(),
+            width=resolved.encoder.hidden,
             text=text_of(resolved),
             rungs=tuple(ordered),
-            law=laws[tables],
-            draws=tuple(fit([ordered[n] for n in ns], once, with_tables=tables) for ns in drawn),
-            tested=errors[tables],
+            law=fits(ordered, with_tables=tables),
+            draws=tuple(fits([ordered[n] for n in ns], with_tables=tables) for ns in drawn),
+            tested=test(tables=tables),
         )
 
     def refuse_others(self, resolved: Resolved) -> None:
-        """Refuse a program that learns another text or vocabulary, or another objective.
+        """Refuse a program that the clock ends, or of another text, vocabulary or objective.
 
         Raises:
             UsageError: with the remedy.
         """
+        if resolved.run.most_seconds:
+            raise UsageError("a law needs steps, and a time ends this run", help="steps=100k")
         if text_of(resolved) != self.text:
             raise UsageError(
-                f"the law is of the text, vocabulary and objective of {self.name}; "
-                f"{resolved.name} has others",
+                f"the law is of another text, vocabulary or objective than {resolved.name}",
                 help="bertc forecast SPEC makes a law of its text",
             )
 
     def expected(self, resolved: Resolved) -> Expected:
         """The loss of a program of the same text and objective."""
-        self.refuse_others(resolved)
         parameters, tables = sizes_of(resolved)
         tokens = tokens_of(resolved)
         flops = flops_of(resolved)
@@ -126,15 +128,12 @@ def read_law(path: Path) -> Forecast:
     """Read a ``law.json``."""
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
-        facts.pop("schema")
-        return Forecast(
-            **{
-                **facts,
-                "rungs": tuple(Rung(**rung) for rung in facts["rungs"]),
-                "law": Law(**facts["law"]),
-                "draws": tuple(Law(**law) for law in facts["draws"]),
-            }
-        )
+        is_old, made = facts.pop("schema") != 1, TypeAdapter(Forecast).validate_python(facts)
+        losses = [law.loss(2e6, 1e6, 1e6) for law in (made.law, *made.draws)]
+        is_short = len(made.rungs) < PARAMETERS or not made.draws
+        if is_old or is_short or not all(0 < loss < inf for loss in losses):
+            raise ValueError
+        return made
     except OSError as error:
         raise MissingInputError(
             f"cannot read {path}: {error.strerror}", help="bertc forecast SPEC makes one"
@@ -147,15 +146,18 @@ def add_losses(
     law: Path, estimates: Sequence[Estimate], programs: Sequence[Resolved]
 ) -> list[Estimate]:
     """The estimates with the loss that a law expects of each program."""
-    losses = map(read_law(law).expected, programs)
+    known = read_law(law)
+    for program in programs:
+        known.refuse_others(program)
+    losses = map(known.expected, programs)
     return [replace(e, expected=loss) for e, loss in zip(estimates, losses, strict=True)]
 
 
 def text_of(resolved: Resolved) -> str:
     """A digest of the text, vocabulary and objective that a program learns."""
-    stage = resolved.stages[-1]
+    stage, data = resolved.stages[-1], estimate(resolved).data
     parts: list[Any] = [resolved.vocabulary, *stage.data, *stage.objective, stage.format]
-    texts = [part.model_dump_json() for part in parts]
+    texts = [f"{data.text_bytes if data else 0}", *(part.model_dump_json() for part in parts)]
     return sha256("\n".join(texts).encode()).hexdigest()
 
 

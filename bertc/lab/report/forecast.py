@@ -22,8 +22,9 @@ def forecast_section(folder: RunFolder, curves: Curves) -> Sequence[Part]:
     text = folder.forecast.read_bytes()
     try:
         facts = json.loads(text)
-        expected, of_program = Expected(**facts["expected"]), facts["fingerprint"]
-    except (ValueError, KeyError, TypeError) as error:
+        numbers = {name: float(number) for name, number in facts["expected"].items()}
+        expected, of_program = Expected(**numbers), facts["fingerprint"]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{folder.forecast} is no forecast") from error
     resolved = folder.read_resolved()
     losses = goal_of(LOSS, resolved).values(curves)

@@ -11,8 +11,8 @@ import bertc
 from bertc import DataError, UsageError
 from bertc.lab.fit.budget import budget
 from bertc.lab.forecast import forecasting, ladder
-from bertc.lab.forecast.forecasting import Ladder, forecast
-from bertc.lab.forecast.ladder import plan_ladder
+from bertc.lab.forecast.forecasting import forecast
+from bertc.lab.forecast.ladder import plan_ladder, refuse_others
 from bertc.lab.forecast.law import Law, Rung, fit, worth
 from bertc.lab.forecast.sealed import Forecast, read_law
 from bertc.lab.report.report import report_page
@@ -65,6 +65,7 @@ def test_tokens_for_a_loss_are_those_that_reach_it():
 
 def planned(spec, seconds=None):
     (program,) = programs(spec)
+    refuse_others(program, points(program)[0])
     return plan_ladder(program, points(program)[0], "cpu", seconds)
 
 
@@ -91,7 +92,9 @@ def test_stages_stay_in_proportion():
     ("spec", "seconds", "message"),
     [
         ("extends quickstart", 1.0, "fewer than 100 steps"),
-        (SPEC.replace("heads=4", "heads=1"), None, "a wider spec"),
+        (SPEC.replace("heads=4", "heads=1"), None, "more heads"),
+        (f"{SPEC} init='run'", None, "random weights at first"),
+        (SPEC.replace("60", "1h").replace("=6)", "=6%)"), None, "steps=100k"),
         (
             f'{SPEC} stage "a" {{layers=1 steps=9}} stage "b" {{steps=9}}',
             None,
@@ -119,7 +122,7 @@ def made(tmp_path_factory):
         patch.setattr(ladder, "FEWEST_STEPS", 4)
         (folder / "farm.txt").write_text("\n".join(text))
         said: list[str] = []
-        forecast(SPEC, (), Ladder(folder / "l", None, "cpu"), folder / "run", said.append)
+        forecast(SPEC, (), None, folder / "l", None, "cpu", folder / "run", said.append)
         yield folder, said
 
 
@@ -139,11 +142,13 @@ def test_a_ladder_goes_on_and_a_rung_that_fails_is_left_out(made, monkeypatch):
         return train(resolved, path, **more)
 
     monkeypatch.setattr(forecasting.bertc, "train", fails)
-    again, _ = forecast(SPEC, (), Ladder(folder / "l", None, "cpu"), None, said.append)
+    again, _ = forecast(SPEC, (), None, folder / "l", None, "cpu", None, said.append)
     assert not trained
     assert again == before
+    with pytest.raises(UsageError, match="w16-s4 has other settings"):
+        forecast(SPEC.replace("2e-3", "1e-3"), (), None, folder / "l", None, "cpu", None, print)
     (folder / "l" / "w16-s4" / "digests.json").unlink()
-    fewer, _ = forecast(SPEC, (), Ladder(folder / "l", None, "cpu"), None, said.append)
+    fewer, _ = forecast(SPEC, (), None, folder / "l", None, "cpu", None, said.append)
     assert trained == ["w16-s4"]
     assert len(fewer.rungs) == 8
     assert said[-9:].count("rung w16-s4 failed and is left out: torn") == 1
@@ -157,7 +162,7 @@ def test_the_run_has_the_forecast_before_its_first_step(made):
     facts = json.loads((folder / "run" / "forecast.json").read_text())
     assert f"{facts['expected']['loss']:.3f} (" in page
     with pytest.raises(UsageError, match="made before the run"):
-        forecast(SPEC, (), Ladder(folder / "l", None, "cpu"), folder / "run", print)
+        forecast(SPEC, (), None, folder / "l", None, "cpu", folder / "run", print)
     facts["expected"]["loss"] = 1.0
     (folder / "run" / "forecast.json").write_text(json.dumps(facts))
     assert "Not sealed" in report_page([folder / "run"])
@@ -179,9 +184,10 @@ def test_an_estimate_has_the_loss_and_json_its_interval(made, tmp_path, call):
     facts = json.loads(call("estimate", SPEC, "--law", path, "--json")[1])["expected"]
     assert facts["low"] <= facts["loss"] <= facts["high"]
     assert call("estimate", SPEC, "--set", "vocab=wordpiece(400)", "--law", path)[0] == 2
-    path = tmp_path / "other.json"
-    path.write_text("{}")
-    assert call("estimate", SPEC, "--law", str(path))[0] == 65
+    facts = json.loads(law_file(tmp_path).read_text())
+    for wrong in ({}, facts | {"draws": []}, facts | {"tested": "a"}, facts | {"schema": 9}):
+        (tmp_path / "law.json").write_text(json.dumps(wrong))
+        assert call("estimate", SPEC, "--law", path)[0] == 65
 
 
 def test_fit_takes_the_lowest_loss_or_the_least_time_to_one(made, tmp_path, call):
@@ -191,6 +197,8 @@ def test_fit_takes_the_lowest_loss_or_the_least_time_to_one(made, tmp_path, call
     told = json.loads(call("fit", spec, "--flops", "1e13", "--law", str(path), "--json")[1])
     losses = [one["expected"]["loss"] for one in told["candidates"]]
     assert losses[0] == min(losses)
+    narrow = next(one["spec"] for one in told["candidates"] if "hidden = 32" in one["spec"])
+    assert f"lr={2e-3 * 2**0.5}" in narrow  # as those of the ladder
     assert len(losses) == 4
     best = json.loads(call("fit", spec, "--loss", f"{losses[0]}", "--law", str(path), "--json")[1])[
         "candidates"
