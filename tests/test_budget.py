@@ -24,7 +24,7 @@ BUDGETS = {
     "core": 62_500,
     "lab": 9_600,
     "tests": 39_480,
-    "words of docs": 32_520,
+    "words of docs": 32_530,
     "lines of README": 120,
     "lines a kind": 404,
     "floors": 10,
