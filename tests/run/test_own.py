@@ -224,3 +224,8 @@ def test_the_recorder_answers_from_a_process(monkeypatch):
         answer = reply({"own": request, "place": setting, "sizes": sizes})
         recorded = [recording.model_dump(mode="json") for recording in part.recordings]
         assert json.loads(json.dumps(answer["recordings"])) == recorded
+
+
+def test_a_body_of_another_kind_has_terms_too():
+    (stage,) = resolve(f"body=bilstm(8) vocab=60 objective=mlm+{own('Detected')}").stages
+    assert [term.name for term in stage.objective] == ["mlm", "Detected"]

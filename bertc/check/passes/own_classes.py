@@ -13,7 +13,7 @@ from bertc.base import own_code
 from bertc.base.diagnostics import BertcError, Diagnostics, UsageError
 from bertc.base.storage.paths import is_file
 from bertc.base.storage.plain_file import read_text
-from bertc.check.passes.settings import Checker, layer_values, reads_on, set_values, type_settings
+from bertc.check.passes.settings import Checker, layer_values, reads_on, set_values
 from bertc.ir.fixes import Rule
 from bertc.ir.learning import Term
 from bertc.ir.network.generator import GeneratorNetwork
@@ -44,21 +44,31 @@ def own_classes(program: Complete, diagnostics: Diagnostics) -> Complete:
             diagnostics.error("E390", error.message, origin.span, help=error.help)
             return part
 
-    def of_terms(settings: Mapping[str, Given]) -> Mapping[str, Given]:
-        def of_term(term: Term) -> Term:
-            part = looked_up(term.objective, "objective", settings["objective"].origin)
-            return term if part is term.objective else Term(weight=term.weight, objective=part)
+    def of_terms(terms: tuple[Term, ...], origin: Origin) -> tuple[Term, ...]:
+        parts = (looked_up(term.objective, "objective", origin) for term in terms)
+        return tuple(
+            term if part is term.objective else Term(weight=term.weight, objective=part)
+            for term, part in zip(terms, parts, strict=True)
+        )
 
-        return map_terms(settings, of_term)
+    def of_block(settings: Mapping[str, Given]) -> Mapping[str, Given]:
+        return map_terms(settings, lambda t: of_terms((t,), settings["objective"].origin)[0])
 
     for name in ("ffn", "attention", "norm", "residual"):
         setting, origin = getattr(program, name), program.origins[name]
-        part = looked_up(setting.function if name == "norm" else setting, name, origin)
-        if isinstance(part, Own):
+        before = setting.function if name == "norm" else setting
+        if (part := looked_up(before, name, origin)) is not before:
             value = setting.model_copy(update={"function": part}) if name == "norm" else part
             program = set_values(program, {name: Given(value, origin)})
-    changed = program.program.map_blocks(of_terms)
-    program = program if changed is program.program else type_settings(changed)
+    if (changed := program.program.map_blocks(of_block)) is not program.program:
+        # Attributes also have the settings that a body of another kind does not read.
+        stages = tuple(
+            s.model_copy(update={"objective": of_terms(s.objective, s.origins["objective"])})
+            for s in program.stages
+        )
+        objective = of_terms(program.objective, program.origins["objective"])
+        update = {"program": changed, "stages": stages, "objective": objective}
+        program = program.model_copy(update=update)
     for stage in program.stages:
         Checker(stage, diagnostics).rules(OF_OWN_PARTS)
     return program
@@ -126,9 +136,15 @@ def run_recorder(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parts(stage: CompleteStage) -> list[Own]:
-    values: list[Any] = [stage.ffn, stage.attention, stage.norm.function, stage.residual]
+    values: list[Any] = [getattr(stage, name, None) for name in ("ffn", "attention", "residual")]
+    values += [getattr(getattr(stage, "norm", None), "function", None)]
     values += [term.objective for term in stage.objective]
     return [value for value in values if isinstance(value, Own)]
+
+
+def _is_own(stage: CompleteStage, name: str) -> bool:
+    """True if the setting, which bodies of other kinds lack, is a class of the user."""
+    return isinstance(getattr(stage, name, None), Own)
 
 
 OF_OWN_PARTS: tuple[Rule[CompleteStage], ...] = (
@@ -138,16 +154,16 @@ OF_OWN_PARTS: tuple[Rule[CompleteStage], ...] = (
          lambda s: reads_on(s.objective) and not all(part.causal for part in _parts(s)),
          "a part of your own reads later tokens", help="objective=mlm"),
     Rule("E390", "attention",
-         lambda s: isinstance(s.attention, Own) and (s.memory or s.head.decoder or any(
+         lambda s: _is_own(s, "attention") and (s.memory or s.head.decoder or any(
              term.objective.order == "permuted" for term in s.objective)),
          "memory, a mask decoder and plm have other queries than keys", help="attention=full"),
     Rule("E390", "norm",
-         lambda s: (isinstance(s.attention, Own) and s.norm.within("attention"))
-         or (isinstance(s.ffn, Own) and s.norm.within("ffn")),
+         lambda s: (_is_own(s, "attention") and s.norm.within("attention"))
+         or (_is_own(s, "ffn") and s.norm.within("ffn")),
          "this norm is within a part, and that is your own", help="norm=pre"),
     Rule("E390", "prune",
-         lambda s: isinstance({"neurons": s.ffn, "heads": s.attention}.get(s.prune.kind), Own),
+         lambda s: _is_own(s, {"neurons": "ffn", "heads": "attention"}.get(s.prune.kind, "")),
          "what is to be removed is within a part of your own", help="remove prune"),
-    Rule("E390", "dropout", lambda s: isinstance(s.ffn, Own) and s.dropout.ffn,
+    Rule("E390", "dropout", lambda s: _is_own(s, "ffn") and s.dropout.ffn,
          "this dropout is within the feed-forward part, and that is your own", help="dropout=0.1"),
 )  # fmt: skip
