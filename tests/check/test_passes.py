@@ -170,11 +170,14 @@ def test_another_body_drops_what_an_extended_spec_says_of_its_transformer():
     assert resolved.encoder.hidden == 16
 
 
-def test_teachers_are_not_missed_where_the_spec_cannot_be_read():
+@pytest.mark.parametrize(
+    ("settings", "code"),
+    [('hidden=64 hidden=128 teacher="runs/bert"', "E102"), ('teacher=distil("bert")', "E103")],
+)
+def test_teachers_are_not_missed_where_the_spec_cannot_be_read(settings, code):
     diagnostics = Diagnostics()
-    spec = 'hidden=64 hidden=128 objective=kd(logits)+mlm teacher="runs/bert"'
-    compile_spec(spec, (), diagnostics)
-    assert [each.code for each in diagnostics.found] == ["E102"]
+    compile_spec(f"objective=kd(logits)+mlm {settings}", (), diagnostics)
+    assert [each.code for each in diagnostics.found] == [code]
 
 
 def test_typed_settings_agree_with_the_printed_program_after_each_pass():

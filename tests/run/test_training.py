@@ -158,7 +158,10 @@ def test_a_stop_in_an_evaluation_leaves_it_due(begun, go, tiny, tmp_path, monkey
             go(tiny(), "broken")
     assert caught.value.exit_code == 130
     assert [line["step"] for line in lines(tmp_path / "broken")] == [3, 6]
+    spent = RunFolder(tmp_path / "broken").read_spent
+    assert sum(line.steps for line in spent()) == 6, "a report counts the steps of a stopped run"
     go(tiny(), "broken", resume=True)
+    assert sum(line.steps for line in spent()) == 12
     same_run(tmp_path / "straight", tmp_path / "broken")
 
 

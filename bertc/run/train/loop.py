@@ -101,8 +101,7 @@ def _train_stage(session: Session, index: int, goes_on: Callable[[], bool]) -> N
     elif session.ranks.is_distributed:
         # DDP sums in an order that it settles in the first pass; all steps are to have the same.
         phase.rehearse()
-    with phase.feed(progress.step - stage.first_step, stage.steps) as feed:
-        pace = Pace(session)
+    with phase.feed(progress.step - stage.first_step, stage.steps) as feed, Pace(session) as pace:
         while True:
             end, used = end_of(stage, progress.step, methods)
             _pause(phase, methods, end, pace, goes_on)

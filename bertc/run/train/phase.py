@@ -4,11 +4,13 @@ import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, Self, TypeVar
 
 from torch import Tensor
 
+from bertc.base.diagnostics import CannotWriteError
 from bertc.cost.flops import executed_flops
 from bertc.ir.program import Resolved, Stage, adaptive_unit, model_weights, trained_names
 from bertc.learn.objectives import Inputs
@@ -189,7 +191,10 @@ def evaluations_due(resolved: Resolved, step: int) -> int:
 
 
 class Pace:
-    """Speed and memory of this process on the stage, for the display and spent.jsonl."""
+    """Speed and memory of this process on the stage, for the display and spent.jsonl.
+
+    As a context it notes what is left to note when the stage ends, is stopped or fails.
+    """
 
     def __init__(self, session: Session) -> None:
         begin_peak(session.device)  # What text, another stage or run held before is not its own.
@@ -202,6 +207,13 @@ class Pace:
         self._warm = False
         # Worked out once: it takes milliseconds, and a step may take few.
         self._step_flops = [s.batch * executed_flops(s, s.batch).train for s in stages]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, failed: object, *_: object) -> None:
+        with suppress(*[CannotWriteError] if failed else []):  # the first error says more
+            self.write_down()
 
     def _begin(self) -> None:
         progress = self._session.progress

@@ -91,9 +91,9 @@ def _real(teachers: tuple[Teacher, ...]) -> list[Teacher]:
 
 def _stage_fits(stage: CompleteStage, terms: list[Distillation], diagnostics: Diagnostics) -> None:
     known, help = _real(stage.teacher), 'name a run or a model folder, as in teacher="runs/bert"'
-    # Where part of the spec cannot be read, no folder was looked into.
-    unread = any(not diagnostic.code.startswith("E2") for diagnostic in diagnostics.found)
-    if not known:
+    # Where part of the spec cannot be read, perhaps the teacher, no folder was looked into.
+    unread = any(diagnostic.code < "E2" for diagnostic in diagnostics.found)
+    if not known and not unread:
         message = f"{terms[0].title} learns from a teacher, and there is none"
         diagnostics.error("E280", message, stage.span("objective"), help=help)
     for teacher in known:
