@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +41,10 @@ def answer_turns(pipe: Connection, subject: Subject, setup: Setup, shapes: Seque
     pipe.send(None)
     while True:
         number = pipe.recv()
-        pipe.send(_turn(run, texts[number], warm[number]))
+        count = max(1, min(MOST_RUNS, math.ceil(TURN_SECONDS / warm[number])))
+        if count > 1:
+            run(texts[number])  # what other processes took of the caches comes back
+        pipe.send([_seconds(run, texts[number]) for _ in range(count)])
 
 
 def full_rows(resolved: Resolved, shape: Shape) -> TextArrays:
@@ -59,19 +61,11 @@ def full_rows(resolved: Resolved, shape: Shape) -> TextArrays:
 
 def _open_subject(subject: Subject, setup: Setup) -> Run:
     """A function that answers rows."""
-    match setup.runtime:
-        case "torch":
-            return _in_torch(subject, setup)
-        case "onnx":
-            from bertc.lab.onnx.runtime import GraphSession, package
+    if setup.runtime == "onnx":
+        from bertc.lab.onnx.runtime import GraphSession
 
-            package("onnxruntime")
-            return GraphSession(subject.graphs[setup.precision], setup.threads)
-        case unreachable:
-            assert_never(unreachable)
+        return GraphSession(subject.graphs[setup.precision], setup.threads)
 
-
-def _in_torch(subject: Subject, setup: Setup) -> Run:
     import torch
 
     from bertc import build, load
@@ -94,10 +88,3 @@ def _seconds(run: Run, texts: TextArrays) -> float:
     started = time.perf_counter()
     run(texts)
     return time.perf_counter() - started
-
-
-def _turn(run: Run, texts: TextArrays, warm_seconds: float) -> list[float]:
-    count = max(1, min(MOST_RUNS, math.ceil(TURN_SECONDS / warm_seconds)))
-    if count > 1:
-        run(texts)  # what other processes took of the caches comes back
-    return [_seconds(run, texts) for _ in range(count)]

@@ -148,14 +148,11 @@ class Row:
         """The row as plain values: times in seconds, of a text."""
         per_text = self.measured.seconds / self.case.shape.batch
         return {
-            **asdict(self.case.setup),
-            **asdict(self.case.shape),
-            "seconds_per_text": per_text,
+            **asdict(self.case.setup), **asdict(self.case.shape), "seconds_per_text": per_text,
             "seconds_per_text_p95": self.measured.slowest / self.case.shape.batch,
-            "texts_per_second": 1 / per_text,
-            "runs": self.measured.runs,
+            "texts_per_second": 1 / per_text, "runs": self.measured.runs,
             "score": self.score and {"name": self.score[0], "value": self.score[1]},
-        }
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)

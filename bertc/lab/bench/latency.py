@@ -95,7 +95,7 @@ def measure(subjects: Sequence[Subject], choices: Choices, seconds: float) -> di
             say(f"loading {_title(setup)}")
             running[setup] = Worker(
                 stack, answer_turns, by_name[setup.name], setup, choices.shapes,
-                title=_title(setup), way_out=SMALLER,
+                title=_title(setup), help=SMALLER,
             )  # fmt: skip
         cases = choices.cases(list(by_name))
         times = _rounds(cases, running, choices.shapes, seconds, say)
@@ -119,10 +119,9 @@ def _with_graphs(
     model = build(subject.resolved) if subject.folder is None else load(subject.folder)
     graph = graph_of(model, heads=False)
     graph.refuse_unsayable()
-    content = to_onnx(graph)
-    contents = {"fp32": content}
+    contents = {"fp32": to_onnx(graph)}
     if "int8" in precisions:
-        contents["int8"] = quantise(content)
+        contents["int8"] = quantise(contents["fp32"])
     folder.mkdir()
     graphs = {name: folder / f"{name}.onnx" for name in contents}
     for name, path in graphs.items():

@@ -68,7 +68,7 @@ def take_turns(
         for index, contender in enumerate(make()):
             say(f"{contender.name}: first step" + " and compilation" * contender.compiled)
             smaller, name = "a smaller batch or microbatch", contender.name
-            worker = Worker(stack, _serve, make, index, device, title=name, way_out=smaller)
+            worker = Worker(stack, _serve, make, index, device, title=name, help=smaller)
             first, graphs, breaks, peak = worker.first
             running.append((worker, Timing(contender, first, graphs, breaks, peak_bytes=peak)))
         for done in range(rounds):
@@ -82,15 +82,10 @@ def take_turns(
 
 
 class Worker:
-    """A process apart from the memory and threads of others; ``way_out`` helps if it is killed."""
+    """A process apart from the memory and threads of others; ``help`` is for one that is killed."""
 
     def __init__(
-        self,
-        stack: ExitStack,
-        serve: Callable[..., None],
-        *arguments: Any,
-        title: str,
-        way_out: str,
+        self, stack: ExitStack, serve: Callable[..., None], *arguments: Any, title: str, help: str
     ) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, child_end = context.Pipe()
@@ -100,7 +95,7 @@ class Worker:
         child_end.close()
         stack.callback(process.join)
         stack.callback(self._pipe.close)
-        self._title, self._way_out = title, way_out
+        self._title, self._help = title, help
         self.first = self._answer()
         """The answer once it is warm."""
 
@@ -114,7 +109,7 @@ class Worker:
             answer = self._pipe.recv()
         except EOFError:
             why = f"the process of {self._title} ended, as where memory runs out"
-            raise MachineError(why, help=self._way_out) from None
+            raise MachineError(why, help=self._help) from None
         if isinstance(answer, Exception):
             raise answer
         return answer

@@ -163,7 +163,6 @@ class BenchReport:
         stage, flops = stepper.program.stages[0], estimate_step(stepper).flops.train_per_step
         rate, datasheet = flops / timing.median, self._datasheet(timing.contender.precision)
         first, third = quartiles(timing.seconds)
-        ratio_first, ratio_third = quartiles(self._ratios(timing))
         return {
             "name": timing.contender.name,
             "fingerprint": stepper.program.fingerprint(),
@@ -174,7 +173,7 @@ class BenchReport:
                 "min": min(timing.seconds), "max": max(timing.seconds), "all": timing.seconds,
             },
             "ratio": self._ratio(timing),
-            "ratio_quartiles": [ratio_first, ratio_third],
+            "ratio_quartiles": [*quartiles(self._ratios(timing))],
             "tokens_per_second": stage.tokens_per_step / timing.median,
             "matmul_share": rate / self.matmul_flops,
             "mfu": rate / datasheet if datasheet else None,

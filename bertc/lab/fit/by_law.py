@@ -40,14 +40,9 @@ def choose_by_law(
     ordered = sorted(options, key=lambda one: _order(one, target))
     within = [one for one in ordered if _order(one, target) < inf]
     return Choice(
-        budgets=target.budgets,
-        candidates=tuple(within or ordered),
-        within=len(within),
-        tried=len(known),
-        refused=len(mistakes),
-        searched=free_steps,
-        law=law.name,
-    )
+        target.budgets, tuple(within or ordered), len(within), len(known), len(mistakes),
+        searched=free_steps, law=law.name,
+    )  # fmt: skip
 
 
 def _order(option: Candidate, target: Target) -> float:

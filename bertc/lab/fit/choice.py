@@ -83,10 +83,8 @@ class Choice:
     def _by_loss(self) -> str:
         """The sizes with their steps and expected losses, and which of them is taken."""
         head = ("parameters", "steps", "loss, expected", "time", "", "")
-        rows, losses = (
-            list[tuple[str, ...]](),
-            [c.expected.loss for c in self.candidates if c.expected],
-        )
+        rows = list[tuple[str, ...]]()
+        losses = [c.expected.loss for c in self.candidates if c.expected]
         for one in sorted(self.candidates, key=lambda one: one.parameters):
             assert one.expected is not None, "a law has been asked"
             above = (one.expected.loss - min(losses)) / (max(losses) - min(losses) or 1.0)
@@ -96,9 +94,8 @@ class Choice:
             time = units.duration_text(one.figures["time"])
             rows.append((size, steps, str(one.expected), time, bar, f"{one.program.name}{chosen}"))
         if not self.fits:
-            reason = (
-                f"none of {self.tried:,} is within the budget, the loss and 30 times the ladder"
-            )
+            limits = "the budget, the loss and 30 times the ladder"
+            reason = f"none of {self.tried:,} is within {limits}"
             return f"{Table(head, rows)}\n\n{reason}\nhelp: {HELP}; or a longer ladder"
         return f"{Table(head, rows)}\n\n{self.tried:,} sizes, by the law of {self.law}"
 
@@ -119,9 +116,8 @@ class Choice:
         if self.fits:
             first = next((budget.kind for budget in self.budgets if budget.kind != "memory"), "")
             uses = f"uses the most of --{first}" if first else "has the most parameters"
-            return (
-                f"{self.within:,} of {self.tried:,} fit{refused}; the first {uses}{self._remark()}"
-            )
+            fit = f"{self.within:,} of {self.tried:,} fit{refused}"
+            return f"{fit}; the first {uses}{self._remark()}"
         shares = self.candidates[0].shares(self.budgets)
         over = (
             f"--{budget.kind} {share:,.2f} times"

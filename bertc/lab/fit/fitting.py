@@ -79,13 +79,8 @@ def choose_among(programs: Sequence[Program], target: Target) -> Choice:
     budgets = target.budgets
     within = [one for one in candidates if max(one.shares(budgets)) <= 1]
     best = sorted(within, key=lambda one: one.used(budgets), reverse=True)
-    return Choice(
-        budgets=budgets,
-        candidates=tuple(best or sorted(candidates, key=lambda one: max(one.shares(budgets)))),
-        within=len(within),
-        tried=len(candidates),
-        refused=len(mistakes),
-    )
+    shown = best or sorted(candidates, key=lambda one: max(one.shares(budgets)))
+    return Choice(budgets, tuple(shown), len(within), len(candidates), len(mistakes))
 
 
 def _with_candidates(

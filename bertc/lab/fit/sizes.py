@@ -30,14 +30,9 @@ def choose_with_steps(tried: Sequence[Program], target: Target) -> Choice:
     fitting = tuple(option for option in longer if max(option.shares(target.budgets)) <= 1)
     nearest = () if fitting else (longest(candidate(*min(known, key=about), target), target),)
     return Choice(
-        budgets=target.budgets,
-        candidates=fitting or nearest,
-        within=len(fitting),
-        tried=len(known),
-        refused=len(mistakes),
-        searched=True,
-        family=family if fitting else None,
-    )
+        target.budgets, fitting or nearest, len(fitting), len(known), len(mistakes),
+        searched=True, family=family if fitting else None,
+    )  # fmt: skip
 
 
 def resolvable(tried: Iterable[Program]) -> tuple[list[Known], list[SpecError]]:

@@ -53,10 +53,8 @@ def forecast(
     else:
         title = Path(spec).stem if spec_text(spec) != spec and spec != "-" else "spec"
         folder = out or Path("runs") / f"{title}-ladder"
-        file, made = (
-            folder / LAW,
-            _climb(plan_ladder(grid[0], resolved, device, seconds), resolved, folder, say),
-        )
+        plan = plan_ladder(grid[0], resolved, device, seconds)
+        file, made = folder / LAW, _climb(plan, resolved, folder, say)
     made.refuse_others(resolved)
     expected = made.expected(resolved)
     if seal:
@@ -107,14 +105,9 @@ def _train(planned: Planned, path: Path) -> Rung:
         raise UsageError(f"{path} was never evaluated", help="a part of the text is held out")
     parameters, tables = sizes_of(resolved)
     return Rung(
-        name=planned.name,
-        parameters=parameters,
-        tables=tables,
-        tokens=tokens_of(resolved),
-        flops=flops_of(resolved),
-        seconds=lines.points[-1].seconds,
-        loss=values[-1],
-    )
+        planned.name, parameters, tables, tokens_of(resolved), flops_of(resolved),
+        seconds=lines.points[-1].seconds, loss=values[-1],
+    )  # fmt: skip
 
 
 def _refuse_few(rungs: Sequence[Rung], folder: Path) -> None:

@@ -96,27 +96,21 @@ def _narrow(
     program: Program, resolved: Resolved, shares: Sequence[float]
 ) -> list[tuple[Program, Resolved]]:
     """The programs with these shares of the width that there are, one of each width."""
-    heads = resolved.encoder.settings()["heads"]
-    rungs = []
-    for many in sorted({max(1, round(share * heads)) for share in shares} - {heads}):
-        narrower = _narrowed(program, resolved, many)
+    shape, rungs = resolved.encoder.settings(), []
+    heads, full = shape["heads"], shape["hidden"]
+    for fewer in sorted({max(1, round(share * heads)) for share in shares} - {heads}):
+        width = fewer * shape["head_dim"]  # that of a head stays
+        narrower = transfer(program, resolved, full, width).with_values(
+            hidden=width,
+            heads=fewer,
+            ffn=_scaled(shape["ffn"], width / full),
+            embedding=width if shape["embedding"] == full else min(width, shape["embedding"]),
+        )
         try:
             rungs.append((narrower, points(narrower)[0]))
         except SpecError:  # of a width that its other settings have no room for
             continue
     return rungs
-
-
-def _narrowed(program: Program, resolved: Resolved, heads: int) -> Program:
-    """The program with fewer heads of the same width."""
-    shape = resolved.encoder.settings()
-    width, full = heads * shape["head_dim"], shape["hidden"]
-    return transfer(program, resolved, full, width).with_values(
-        hidden=width,
-        heads=heads,
-        ffn=_scaled(shape["ffn"], width / full),
-        embedding=width if shape["embedding"] == full else min(width, shape["embedding"]),
-    )
 
 
 def transfer(program: Program, resolved: Resolved, full: int, width: int) -> Program:

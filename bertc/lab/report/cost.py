@@ -1,7 +1,6 @@
 """The cost of a run, as estimated and as measured."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from os.path import exists
 from typing import Any
 
@@ -28,15 +27,6 @@ BOUNDS = {
 }
 
 
-@dataclass(frozen=True)
-class Spent:
-    """Seconds of a run's first process by use, its steps, and its peak memory in bytes."""
-
-    seconds: Mapping[str, float]
-    steps: int
-    peak_bytes: int
-
-
 def estimated_cost(folder: RunFolder) -> Estimate:
     """The estimate of a run's program on the kind of device that it had."""
     resolved, lock = folder.read_resolved(), folder.read_lock()
@@ -58,16 +48,20 @@ def estimated_cost(folder: RunFolder) -> Estimate:
 def cost_section(folder: RunFolder, run: Run, curves: Curves) -> Sequence[Part]:
     """A table of estimates and measurements, what the time went to, and pictures of a step."""
     lock, cost, usage = folder.read_lock(), estimated_cost(folder), folder.read_spent()
-    spent = Spent(
-        {use: sum(line.seconds.get(use, 0.0) for line in usage) for use in WENT},
-        sum(line.steps for line in usage),
-        max((line.memory_bytes for line in usage), default=0),
-    )
+    seconds = {use: sum(line.seconds.get(use, 0.0) for line in usage) for use in WENT}
+    peak_bytes = max((line.memory_bytes for line in usage), default=0)
+    memory = _row("memory at its peak", cost.memory.peak_bytes, peak_bytes, units.bytes_text)
+    if lock is None or lock.plan.device == "cpu":  # that has Python, torch and the data
+        memory = (*memory[:3], "")
     rows = [
         _row("parameters", cost.parameters.total, run.parameters, "{:,}".format),
-        *_work(cost, curves, spent),
-        *_went(spent.seconds),
-        _memory(cost, spent.peak_bytes, on_cpu=lock is None or lock.plan.device == "cpu"),
+        *_work(cost, curves, seconds["steps"], sum(line.steps for line in usage)),
+        *(
+            (WENT[use], "", f"{units.duration_text(s)}, {s / sum(seconds.values()):.0%}", "")
+            for use, s in seconds.items()
+            if s
+        ),
+        memory,
     ]
     files = (getattr(task, "train", "") for task in run.resolved.stages[-1].tasks)
     lost = [f for f in files if isinstance(f, str) and f and "://" not in f and not exists(f)]
@@ -91,11 +85,13 @@ def _row(
     return (title, text(cost), *change)
 
 
-def _work(cost: Estimate, curves: Curves, spent: Spent) -> list[tuple[str, ...]]:
+def _work(
+    cost: Estimate, curves: Curves, step_seconds: float, steps_timed: int
+) -> list[tuple[str, ...]]:
+    """Rows of steps, FLOPs and time; ``step_seconds`` are those of ``steps_timed`` steps."""
     last = curves.points[-1] if curves.points else None
     done, flops, seconds = (last.step, last.flops, last.seconds) if last else (0, 0.0, 0.0)
-    measured = spent.seconds["steps"]
-    mean = measured / spent.steps if spent.steps else seconds / done if done else 0.0
+    mean = step_seconds / steps_timed if steps_timed else seconds / done if done else 0.0
     total, planned = cost.time.seconds_total, cost.flops.train_total
     steps = sum(stage.steps for stage in cost.stages)  # by the clock those there is time for
     until = total * done / steps
@@ -109,20 +105,6 @@ def _work(cost: Estimate, curves: Curves, spent: Spent) -> list[tuple[str, ...]]
     if last and seconds:
         rows.append(("tokens a second", "", units.count_text(last.tokens / seconds), ""))
     return rows
-
-
-def _went(seconds: Mapping[str, float]) -> list[tuple[str, ...]]:
-    total = sum(seconds.values())
-    return [
-        (WENT[w], "", f"{units.duration_text(s)}, {s / total:.0%}", "")
-        for w, s in seconds.items()
-        if s
-    ]
-
-
-def _memory(cost: Estimate, measured: int, on_cpu: bool) -> tuple[str, ...]:
-    row = _row("memory at its peak", cost.memory.peak_bytes, measured, units.bytes_text)
-    return (*row[:3], "") if on_cpu else row  # a CPU's has Python, torch and the data in it
 
 
 def _parts(cost: Estimate, number: int) -> Picture:

@@ -95,20 +95,15 @@ def glue(
         row = table.rows[0].model_copy(update={"at": {PAPERS: " ".join(settings)}})
         table = table.model_copy(update={"rows": (row,)})
     folder = out or Path("runs") / name / os.path.basename(os.path.abspath(model))
-    _refuse_other_weights(folder, model)
-    files = [*data, f"{MODEL}={model}"]
-    shown, failures = train_table(table, PAPERS, files, seeds, folder, say)
-    return GlueScores(model, shown), failures
-
-
-def _refuse_other_weights(folder: Path, model: Path) -> None:
-    """Refuse a model whose weights are not those that the runs in a folder began with."""
     locks = [RunFolder(path.parent).read_lock() for path in folder.glob("*/*/seed-*/*/lock.json")]
     if locks and {lock.init for lock in locks if lock} != {lab_api.weights_digest(model)}:
         raise ResumeRefusedError(
             f"{folder} has runs of other weights than those of {model}",
             help=f"another --out, or remove {folder}",
         )
+    files = [*data, f"{MODEL}={model}"]
+    shown, failures = train_table(table, PAPERS, files, seeds, folder, say)
+    return GlueScores(model, shown), failures
 
 
 def of_tasks(table: Table, tasks: Sequence[str]) -> Table:

@@ -13,16 +13,7 @@ import bertc
 from bertc import BertcError, UsageError
 from bertc.lab.reproduce.files import Files
 from bertc.lab.reproduce.job import Job
-from bertc.lab.reproduce.table import (
-    PRETRAINING,
-    Before,
-    Measure,
-    Row,
-    Scale,
-    Table,
-    is_whole,
-    path_name,
-)
+from bertc.lab.reproduce.table import PRETRAINING, Before, Measure, Row, Table, is_whole, path_name
 from bertc.lab_api import quote
 
 _WIDTH = 8
@@ -38,18 +29,6 @@ _NUMBER = re.compile(r"(?<!\S)(\w+)=([\d.]+(?:e\d+)?)(k|G|[KM]i|M|)(?!\S)")
 _INSIDE = re.compile(r"\"[^\"]*\"|'[^']*'|\([^()]*\)|\[[^][]*\]|\{[^{}]*\}")
 """Quotes, and the innermost brackets."""
 Factors = Mapping[str, float]
-
-
-def factors(scale: Scale, base: Mapping[str, float]) -> Factors:
-    """The factors of a scale: its own, else those between its settings and the rows' common ones.
-
-    ``base`` are these, at full size: hidden, layers, seq, batch, steps; empty if there are none.
-    Where they are smaller than the scale's, nothing is enlarged.
-    """
-    written = {name: value for name, value, _ in _numbers(scale.spec) if name in base}
-    derived = {SHRUNK[name]: min(1.0, value / base[name]) for name, value in written.items()}
-    of_scale = {name: getattr(scale, name) for name in dict.fromkeys(SHRUNK.values())}
-    return {name: value or derived.get(name, 1.0) for name, value in of_scale.items()}
 
 
 def steps_of(text: str) -> float | None:
@@ -106,12 +85,10 @@ class Jobs:
             known = ", ".join(table.scales)
             raise UsageError(f"{table.name} has no scale {scale[:60]}", help=f"--scale {known}")
         self.table, self.name, self.files, self.out = table, scale, files, out
-        self.scale: Scale = table.scales[scale]  # type: ignore[index]
+        self.scale = table.scales[scale]  # type: ignore[index]
         self.sketched, self.steps = sketched, dict[str, int]()
-        self.usual, self.sizes = (
-            f"{self.scale.spec} {self.scale.arrangement}",
-            cache(self._sizes_of),
-        )
+        self.usual = f"{self.scale.spec} {self.scale.arrangement}"
+        self.sizes = cache(self._sizes_of)
 
     def all(self, seeds: Sequence[int]) -> list[Job]:
         """All of them, each after those that it waits for."""
@@ -153,13 +130,10 @@ class Jobs:
         settings = [self.usual, self._settings(row)]
         share = self.scale.steps or 1
         steps = self.sizes(text).get("steps", 0) * share
+        are_said = any(sets(setting, "steps", "epochs") for setting in settings)
         if is_whole(at := row.at.get(self.name, "")):
             text, settings = at, []
-        elif (
-            share != 1
-            and steps
-            and not any(sets(setting, "steps", "epochs") for setting in settings)
-        ):
+        elif share != 1 and steps and not are_said:
             settings.append(f"steps={max(1, round(steps))}")
         if row.name in self.steps:
             settings.append(f"steps={self.steps[row.name]}")
@@ -185,8 +159,15 @@ class Jobs:
 
     @cached_property
     def factors(self) -> Factors:
-        """The factors by which numbers of rows shrink."""
-        return factors(self.scale, self.sizes(self.table.spec))
+        """The factors of the scale: its own, else those between its settings and common ones.
+
+        Where the common settings of rows are smaller than the scale's, nothing is enlarged.
+        """
+        base = self.sizes(self.table.spec)
+        written = {name: value for name, value, _ in _numbers(self.scale.spec) if name in base}
+        derived = {SHRUNK[name]: min(1.0, value / base[name]) for name, value in written.items()}
+        of_scale = {name: getattr(self.scale, name) for name in dict.fromkeys(SHRUNK.values())}
+        return {name: value or derived.get(name, 1.0) for name, value in of_scale.items()}
 
     def _sizes_of(self, text: str) -> Mapping[str, float]:
         """Sizes and steps of a spec as it is written; none if it needs another run first."""

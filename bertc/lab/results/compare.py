@@ -1,7 +1,7 @@
 """``bertc runs --results``: results of runs as a table, and as JSON."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from textwrap import wrap
@@ -10,7 +10,7 @@ from typing import Any
 from bertc.lab.results.groups import Group, Score, Summary, group_runs
 from bertc.lab.results.intervals import SPREAD, mean_text
 from bertc.lab.results.runs import Run, find_folders, read_run
-from bertc.lab_api import Table, loss_title
+from bertc.lab_api import Seen, Table, loss_title
 
 READABLE = 100
 """Characters of a line up to which each group is a row; in a wider table it is a column."""
@@ -134,19 +134,14 @@ def _name_parts(score: Score) -> dict[str, str]:
 
 def _run(run: Run) -> dict[str, Any]:
     return {
-        "folder": str(run.folder),
-        "name": run.resolved.name,
-        "seed": run.resolved.run.seed,
-        "step": run.step,
-        "steps": run.steps,
-        "finished": run.finished,
+        "folder": str(run.folder), "name": run.resolved.name, "seed": run.resolved.run.seed,
+        "step": run.step, "steps": run.steps, "finished": run.finished,
         **({"parameters_left": run.parameters_left} if run.parameters_left else {}),
-        "last": run.last and _evaluation(run.last.step, run.last.values),
-        "best": run.best and _evaluation(run.best.step, run.best.values),
-        "earlier": [_evaluation(seen.step, seen.values) for seen in run.earlier],
-    }
+        "last": run.last and _evaluation(run.last), "best": run.best and _evaluation(run.best),
+        "earlier": [*map(_evaluation, run.earlier)],
+    }  # fmt: skip
 
 
-def _evaluation(step: int, scores: Mapping[Score, float]) -> dict[str, Any]:
-    values = [{**_name_parts(score), "value": value} for score, value in scores.items()]
-    return {"step": step, "values": values}
+def _evaluation(seen: Seen) -> dict[str, Any]:
+    values = [{**_name_parts(score), "value": value} for score, value in seen.values.items()]
+    return {"step": seen.step, "values": values}

@@ -22,8 +22,6 @@ _UNITS = (
 )  # fmt: skip
 STATES = ("training", "finished", "failed", "stopped")
 """States of runs, in the order of the list."""
-RUN_FACTS = ("name", "folder", "state")
-"""Facts that ``--where`` compares besides settings."""
 
 
 @dataclass(frozen=True)
@@ -95,15 +93,9 @@ class Listing:
 
     def as_json(self) -> str:
         """The runs as one JSON object, in seconds and FLOPs."""
-        content: dict[str, Any] = {
-            "schema": 1,
-            "runs": [
-                {**vars(run), "folder": str(run.folder), "settings": dict(run.settings)}
-                for run in self.runs
-            ],
-            "damaged": {str(path): reason for path, reason in self.damaged.items()},
-        }
-        return json.dumps(content, indent=1)
+        runs = [{**vars(run), "folder": str(run.folder)} for run in self.runs]
+        damaged = {str(path): reason for path, reason in self.damaged.items()}
+        return json.dumps({"schema": 1, "runs": runs, "damaged": damaged}, indent=1)
 
 
 ORDERS: Mapping[str, Callable[[Listed], Any]] = {
@@ -144,22 +136,14 @@ def _list_run(path: Path) -> Listed:
     folder = RunFolder(path)
     run = read_run(path)
     resolved = run.resolved
+    scored, best = run.ranked(run.best) if run.best else ("", None)
     return Listed(
-        folder=path,
-        name=resolved.name,
-        state=state_of(folder, resolved),
-        step=run.step,
-        steps=run.steps,
-        scored=run.ranked(run.best)[0] if run.best else "",
-        last=run.ranked(run.last)[1] if run.last else None,
-        best=run.ranked(run.best)[1] if run.best else None,
-        rank=run.best.rank if run.best else None,
-        parameters=run.parameters,
-        seconds=run.seconds,
-        flops=FlopsUntil(resolved, run.tokens).at(run.step),
-        when=last_sign(folder),
-        settings=settings_texts(resolved),
-    )
+        folder=path, name=resolved.name, state=state_of(folder, resolved), step=run.step,
+        steps=run.steps, scored=scored, last=run.ranked(run.last)[1] if run.last else None,
+        best=best, rank=run.best.rank if run.best else None, parameters=run.parameters,
+        seconds=run.seconds, flops=FlopsUntil(resolved, run.tokens).at(run.step),
+        when=last_sign(folder), settings=settings_texts(resolved),
+    )  # fmt: skip
 
 
 def _condition(text: str) -> Callable[[Listed], bool]:
@@ -173,7 +157,7 @@ def _condition(text: str) -> Callable[[Listed], bool]:
         raise UsageError(f"no run has the state {wanted[:60]!r}", help=f"one of {known}")
     if name == "name":
         return lambda run: any(fnmatchcase(title, wanted) for title in (run.name, run.folder.name))
-    if name in RUN_FACTS:
+    if name in ("folder", "state"):
         return lambda run: fnmatchcase(str(getattr(run, name)), wanted)
     wanted_texts = [settings_texts(program) for program in programs("", [text], "--where")]
 

@@ -4,7 +4,7 @@ A draw is a function of (trial, dimension) and of the trials before, so that a s
 killed goes on with the values that it would have had.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -30,8 +30,22 @@ class Drawing:
 
     @cached_property
     def grid(self) -> tuple[Values, ...] | None:
-        """All points of a space that has no more than the trials."""
-        return _grid(self.space, self.trials)
+        """All points in the order of the text; None of more than the trials, or with reals."""
+        dimensions = self.space.dimensions.values()
+        if any(isinstance(dimension, Interval) and not dimension.whole for dimension in dimensions):
+            return None
+        points, turn = list[Values](), list[int]()
+        while len(points) <= self.trials:
+            point, sizes = _at(self.space, turn)
+            if point not in points:
+                points.append(point)
+            turn += [0] * (len(sizes) - len(turn))
+            while turn and turn[-1] + 1 == sizes[len(turn) - 1]:
+                turn.pop()
+            if not turn:
+                return tuple(points) if len(points) <= self.trials else None
+            turn[-1] += 1
+        return None
 
     @property
     def trials_in_all(self) -> int:
@@ -44,7 +58,9 @@ class Drawing:
         if self.grid is not None:
             values = next((point for point in self.grid if point not in tried), None)
         elif len([p for number, p in enumerate(tried) if p not in tried[:number]]) < self.trials:
-            values = self._draw_new(store, tried)
+            # By Optuna's TPE; where these values are known already, at random.
+            draws = (_through(self.space, partial(_draw, store, len(tried), n)) for n in count())
+            values = next(point for point in draws if point not in tried)
         else:
             values = None
         if values is None:
@@ -55,14 +71,6 @@ class Drawing:
             params=values,
             distributions={name: by_name[name] for name in values},
         )
-
-    def _draw_new(self, store: Store, tried: Collection[Values]) -> Values:
-        """Values that no trial has: by Optuna's TPE; where these are known already, at random."""
-        for attempt in count():
-            values = _through(self.space, partial(_draw, store, len(tried), attempt))
-            if values not in tried:
-                return values
-        raise AssertionError("count() has no end")
 
 
 def distribution(store: Store, dimension: Dimension) -> Any:
@@ -102,25 +110,6 @@ def _through(space: Space, choose: Callable[[Dimension], float | str]) -> Values
     with suppress(SpecError):  # refused as a trial, with its reason
         space.point(chosen)
     return values
-
-
-def _grid(space: Space, most: int) -> tuple[Values, ...] | None:
-    """All points in the order of the text; None of a space with more, or with real numbers."""
-    dimensions = space.dimensions.values()
-    if any(isinstance(dimension, Interval) and not dimension.whole for dimension in dimensions):
-        return None
-    points, turn = list[Values](), list[int]()
-    while len(points) <= most:
-        point, sizes = _at(space, turn)
-        if point not in points:
-            points.append(point)
-        turn += [0] * (len(sizes) - len(turn))
-        while turn and turn[-1] + 1 == sizes[len(turn) - 1]:
-            turn.pop()
-        if not turn:
-            return tuple(points) if len(points) <= most else None
-        turn[-1] += 1
-    return None
 
 
 def _at(space: Space, turn: Sequence[int]) -> tuple[Values, list[int]]:

@@ -109,17 +109,11 @@ class Outcome:
 
     def as_json(self) -> str:
         """Trials, importances and costs as one JSON object."""
-        best = self.best
-        facts: dict[str, Any] = {
-            "schema": 1,
-            "for": self.goal.name,
-            "more_is_better": self.goal.more_is_better,
-            "best": best and best.number,
-            "seconds": self.seconds,
-            "flops": self.flops,
-            "importances": self.importances(),
-            "trials": [asdict(trial) for trial in self.trials],
-        }
+        facts = {
+            "schema": 1, "for": self.goal.name, "more_is_better": self.goal.more_is_better,
+            "best": self.best and self.best.number, "seconds": self.seconds, "flops": self.flops,
+            "importances": self.importances(), "trials": [asdict(trial) for trial in self.trials],
+        }  # fmt: skip
         return json.dumps(facts, indent=1)
 
 

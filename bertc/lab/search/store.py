@@ -205,10 +205,9 @@ def _lock(descriptor: int, how: int) -> None:
     """
     try:
         fcntl.flock(descriptor, how)
-    except BlockingIOError:
-        raise
-    except OSError:
-        pass
+    except OSError as error:
+        if isinstance(error, BlockingIOError):
+            raise
 
 
 def _unwritable(folder: Path, error: OSError) -> CannotWriteError:

@@ -178,9 +178,9 @@ def _glue(seen: Survey, purpose: Purpose) -> str:
     """The task of GLUE whose official folder the file is in: ``SST-2/train.tsv``; "" for none."""
     file = Path(seen.name)
     name = file.parent.name.replace("-", "").lower()
-    known = schema()["objective"].values.kinds["glue"].arguments["task"].values.words
+    task = schema()["objective"].values.kinds["glue"].arguments["task"]
     train = file.name in ("train.tsv", "train.tsv.gz")
-    official = purpose == "classify" and train and name in known
+    official = purpose == "classify" and train and name in task.values.words
     return f"glue({name}, {quote(str(file.parent))})" if official else ""
 
 

@@ -116,19 +116,13 @@ def look(folder: Path) -> RunView:
     evaluations = [point for point in points if point.kind == "eval"]
     step, seconds = (points[-1].step, points[-1].seconds) if points else (0, 0.0)
     return RunView(
-        folder=run.path,
-        name=resolved.name,
-        state=state_of(run, resolved),
-        stage=points[-1].stage if points else "",
-        step=step,
-        steps=resolved.steps_by(step, seconds),
-        points=points,
-        latest=trained[-1].values if trained else {},
-        seconds=seconds,
-        seconds_left=_seconds_left(resolved, points),
-        silent_seconds=time.time() - last_sign(run),
+        folder=run.path, name=resolved.name, state=state_of(run, resolved),
+        stage=points[-1].stage if points else "", step=step,
+        steps=resolved.steps_by(step, seconds), points=points,
+        latest=trained[-1].values if trained else {}, seconds=seconds,
+        seconds_left=_seconds_left(resolved, points), silent_seconds=time.time() - last_sign(run),
         evaluation=evaluations[-1] if evaluations else None,
-    )
+    )  # fmt: skip
 
 
 def _seconds_left(resolved: Resolved, points: Sequence[LineFigures]) -> float | None:
