@@ -85,7 +85,7 @@ def estimate(
     law: Path | None = option(None, "law.json of bertc forecast: the loss to expect"),
     where: bool = option(False, "time and memory of a step by part", "--where"),
     diff: bool = option(
-        False, "of two specs or runs: each setting that differs, and its cost", "--diff"
+        False, "of two specs or runs: the share of each setting in the difference", "--diff"
     ),
     json: options.JsonOption = False,
 ) -> None:

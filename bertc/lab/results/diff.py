@@ -1,56 +1,75 @@
-"""Differences between two programs, and what each setting costs. Loads no torch."""
+"""Differences between two programs, and the share of each setting in them. Loads no torch."""
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import mul
+from operator import mul, sub
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bertc import BertcError, Resolved, estimate, resolve
+from bertc.lab.results.curves import XAxis, curves
+from bertc.lab.search.goal import LOSS, goal_of
 from bertc.lab_api import RunFolder, Table, changed, points, units
 
-REFUSED = "not alone"
-ALONE = (
-    "A setting's line: the first program with that one changed; without figures it follows from "
-    "others.\nnot alone: it changes with another alone, is of one stage, which no option sets, or "
-    "names files that are gone."
+REST = "the rest"
+ORDER = (
+    "A setting's line is its share: what the program costs more once it is changed too, after "
+    "those above it.\nThe shares sum to the difference. Settings in one line are a program only "
+    "together; one without figures\nfollows from others."
 )
 NOTE = "Memory and time of training on {device}."
+OF_LOSS = {"vocab", "data", "objective"}
+"""Settings whose values have to be the same where losses are compared."""
+AXES: Mapping[XAxis, Callable[[float], str]] = {
+    "seconds": units.duration_text,
+    "flops": units.flops_text,
+}
+"""Equal amounts at which two runs are compared."""
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Figures of a program, one for each column of the table."""
+class Cost(NamedTuple):
+    """Figures of a program, or the difference of two: one for each column of the table."""
 
-    parameters: int
+    parameters: float
     forward_flops_per_token: float
-    train_flops: int
-    peak_bytes: int
+    train_flops: float
+    peak_bytes: float
     seconds_per_step: float
 
 
-COLUMNS: tuple[tuple[str, Callable[[Cost], float], Callable[[float], str]], ...] = (
-    ("parameters", lambda cost: cost.parameters, units.count_text),
-    ("FLOPs a token", lambda cost: cost.forward_flops_per_token, units.flops_text),
-    ("in training", lambda cost: cost.train_flops, units.flops_text),
-    ("peak memory", lambda cost: cost.peak_bytes, units.bytes_text),
-    ("a step", lambda cost: cost.seconds_per_step, units.duration_text),
-)
+COLUMNS: Mapping[str, Callable[[float], str]] = {
+    "parameters": units.count_text,
+    "FLOPs a token": units.flops_text,
+    "in training": units.flops_text,
+    "peak memory": units.bytes_text,
+    "a step": units.duration_text,
+}
 
 
 @dataclass(frozen=True)
 class Line:
-    """One difference; ``alone`` is the first program's cost with no other, if that is a program.
+    """Settings that are changed together, by their values in both programs, and their share.
 
-    ``follows`` is true of a value that no one wrote, and that another setting decides.
+    ``share`` is None of a value that no one wrote, and that another setting decides.
     """
 
-    name: str
-    values: tuple[str, str]
-    follows: bool
-    alone: Cost | None
+    values: Mapping[str, tuple[str, str]]
+    share: Cost | None
+
+    @property
+    def text(self) -> str:
+        """The settings with their values."""
+        return ", ".join(f"{n}: {' -> '.join(v)}" for n, v in self.values.items()) or REST
+
+
+class Reached(NamedTuple):
+    """The held-out losses of two runs when both have taken ``most`` seconds or FLOPs."""
+
+    axis: XAxis
+    most: float
+    losses: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -60,22 +79,22 @@ class Difference:
     names: tuple[str, str]
     costs: tuple[Cost, Cost]
     lines: tuple[Line, ...]
-    notes: tuple[str, ...]
+    reached: tuple[Reached, ...]
+    device: str
 
     def table(self) -> Table:
-        """Both programs, then each setting alone, with differences to the first program."""
-        first, second = self.costs
-        rows = [
-            (*(text(of(cost)) for _, of, text in COLUMNS), name)
-            for name, cost in zip(self.names, self.costs, strict=True)
-        ]
-        if [line.alone for line in self.lines] != [second]:  # else the setting's own line says it
-            rows.append((*_changes(second, first), ""))
+        """Both programs, their difference, and the share of each setting in it."""
+        rows = [(*_texts(cost), name) for name, cost in zip(self.names, self.costs, strict=True)]
+        if self.lines:
+            rows.append((*_texts(_minus(*reversed(self.costs)), signed=True), "difference"))
         for line in self.lines:
-            empty = (None if line.follows else REFUSED, *[None] * (len(COLUMNS) - 1))
-            shown = f"{line.name}: {' -> '.join(line.values)}"
-            rows.append((*(_changes(line.alone, first) if line.alone else empty), shown))
-        return Table((*(title for title, _, _ in COLUMNS), ""), rows, notes=self.notes)
+            empty = (None,) * len(COLUMNS)
+            rows.append((*(_texts(line.share, signed=True) if line.share else empty), line.text))
+        notes = [ORDER if self.lines else "no setting differs", NOTE.format(device=self.device)]
+        for axis, most, (one, other) in self.reached:
+            away = f"{one:.3f} and {other:.3f} ({other - one:+.3f})"
+            notes.append(f"Held-out loss after {AXES[axis](most)}: {away}.")
+        return Table((*COLUMNS, ""), rows, notes=notes)
 
     def as_table(self) -> str:
         """The table as text."""
@@ -83,21 +102,15 @@ class Difference:
 
     def as_json(self) -> str:
         """All figures as JSON, in bytes, FLOPs and seconds."""
+        programs = zip(self.names, self.costs, strict=True)
         facts: dict[str, Any] = {
-            "schema": 1,
-            "programs": [
-                {"name": name, **vars(cost)}
-                for name, cost in zip(self.names, self.costs, strict=True)
-            ],
+            "schema": 2,
+            "programs": [{"name": name, **cost._asdict()} for name, cost in programs],
             "settings": [
-                {
-                    "setting": line.name,
-                    "values": line.values,
-                    "follows": line.follows,
-                    "alone": vars(line.alone) if line.alone else None,
-                }
+                {"values": line.values, "share": line.share and line.share._asdict()}
                 for line in self.lines
             ],
+            "losses": [reached._asdict() for reached in self.reached],
         }
         return json.dumps(facts, indent=2)
 
@@ -107,22 +120,65 @@ def diff(
 ) -> Difference:
     """Compare two programs, each a spec with ``overrides`` as in ``estimate``, or a run folder."""
     programs = [_program(spec, overrides) for spec in (first, second)]
-    spec, settings = _as_written(first, overrides)
-    lines, changes = dict[str, Line](), changed(*programs)
+    costs = cost_of(programs[0], device), cost_of(programs[1], device)
+    changes = changed(*programs)
     alike = Counter((change.setting, change.texts()) for change in changes)
+    written, following = dict[str, tuple[str, str]](), dict[str, tuple[str, str]]()
     for change in changes:
-        values, follows = change.texts(), change.follows(*programs)
         # One that differs alike in several stages is one.
-        name = change.setting if alike[change.setting, values] > 1 else change.name
-        alone = None if follows else _program_with(spec, [*settings, f"{name}={values[1]}"])
-        cost = cost_of(alone, device) if alone else None
-        lines[name] = Line(name, values, follows, cost)
+        several = alike[change.setting, change.texts()] > 1
+        settings = following if change.follows(*programs) else written
+        settings[change.setting if several else change.name] = change.texts()
+    shares = _shares(*_as_written(first, overrides), written, costs, device)
+    is_run = Path(first).is_dir() and Path(second).is_dir()
+    comparable = is_run and not OF_LOSS & {change.setting for change in changes}
     return Difference(
         names=(first, second),
-        costs=(cost_of(programs[0], device), cost_of(programs[1], device)),
-        lines=(*lines.values(),),
-        notes=(ALONE if lines else "no setting differs", NOTE.format(device=device)),
+        costs=costs,
+        lines=(*shares, *(Line({name: values}, None) for name, values in following.items())),
+        reached=(*_reached(Path(first), Path(second)),) if comparable else (),
+        device=device,
     )
+
+
+def _shares(
+    spec: str,
+    done: list[str],
+    values: Mapping[str, tuple[str, str]],
+    costs: tuple[Cost, Cost],
+    device: str,
+) -> Iterator[Line]:
+    """The share of each setting, in order; one that is no program yet waits for the next."""
+    before, last = costs
+    waiting = list[str]()
+    for name in values:
+        waiting.append(name)
+        for together in dict.fromkeys([(*waiting,), (name,)]):
+            settings = [*done, *(f"{n}={values[n][1]}" for n in together)]
+            if program := _program_with(spec, settings):
+                cost = cost_of(program, device)
+                yield Line({n: values[n] for n in together}, _minus(cost, before))
+                done, before = settings, cost
+                waiting = [other for other in waiting if other not in together]
+                break
+    if waiting or before != last:
+        yield Line({name: values[name] for name in waiting}, _minus(last, before))
+
+
+def _reached(*runs: Path) -> Iterator[Reached]:
+    """The losses of two runs at equal time and at equal FLOPs, between evaluations on a line."""
+    import numpy as np
+
+    lines = [curves(run) for run in runs]
+    goals = [goal_of(LOSS, RunFolder(run).read_resolved()) for run in runs]
+    for axis in AXES:
+        ways = [
+            one.of(goal.figure(one.names), axis) for one, goal in zip(lines, goals, strict=True)
+        ]
+        if all(places for places, _ in ways):
+            most = min(places[-1] for places, _ in ways)
+            one, other = (float(np.interp(most, *way)) for way in ways)
+            yield Reached(axis, most, (one, other))
 
 
 def _program(spec: str, overrides: Sequence[str]) -> Resolved:
@@ -163,5 +219,13 @@ def cost_of(resolved: Resolved, device: str) -> Cost:
     )
 
 
-def _changes(cost: Cost, first: Cost) -> list[str]:
-    return [units.change_text(of(cost), of(first)) for _, of, _ in COLUMNS]
+def _minus(cost: Cost, other: Cost) -> Cost:
+    return Cost(*map(sub, cost, other))
+
+
+def _texts(cost: Cost, *, signed: bool = False) -> list[str]:
+    """The figures with their units; of a difference with a sign, = for none."""
+    texts = [text(abs(value)) for text, value in zip(COLUMNS.values(), cost, strict=True)]
+    signs = [("-" if value < 0 else "+") if signed else "" for value in cost]
+    pairs = zip(signs, texts, cost, strict=True)
+    return [f"{sign}{text}" if value or not signed else "=" for sign, text, value in pairs]
