@@ -142,9 +142,11 @@ def test_torch_counts_the_same_of_texts_that_are_compared(pooling: str, extra: s
     assert found.train_per_example * stage.batch == pytest.approx(trained, rel=1e-3)
 
 
-@pytest.mark.parametrize("extra", ["", "share=all E=16", "generator=0.5 objective=rtd*50+mlm"])
+@pytest.mark.parametrize(
+    "extra", ["", "(ns_steps=3)", " share=all E=16", " generator=0.5 objective=rtd*50+mlm"]
+)
 def test_products_of_an_update_are_those_that_torch_counts(extra: str) -> None:
-    resolved = resolve(f"layers=3 hidden=32 heads=2 vocab=100 seq=16 optimizer=muon {extra}")
+    resolved = resolve(f"layers=3 hidden=32 heads=2 vocab=100 seq=16 optimizer=muon{extra}")
     stage, model = resolved.stages[0], build(resolved)
     weights, names = dict(model.named_parameters()), trained_names(stage)
     for name, weight in weights.items():

@@ -218,16 +218,31 @@ def test_muon_in_fp32_brings_singular_values_near_1():
     """As in bf16 to its rounding, and closer to one matrix at a time."""
     draw = torch.Generator().manual_seed(0)
     matrices = torch.randn(3, 24, 40, generator=draw)
-    together = orthogonal(matrices, 5)
+    together = orthogonal(matrices, Muon())
     assert together.dtype == torch.float32
     for matrix, step in zip(matrices, together, strict=True):
-        torch.testing.assert_close(step, orthogonal(matrix[None], 5)[0])
-        torch.testing.assert_close(step.T, orthogonal(matrix.T[None], 5)[0])
-        rounded = orthogonal(matrix.bfloat16()[None], 5)[0]
+        torch.testing.assert_close(step, orthogonal(matrix[None], Muon())[0])
+        torch.testing.assert_close(step.T, orthogonal(matrix.T[None], Muon())[0])
+        rounded = orthogonal(matrix.bfloat16()[None], Muon())[0]
         torch.testing.assert_close(step, rounded.float(), atol=0.05, rtol=0.05)
         values = torch.linalg.svdvals(step)
         assert values.min() > 0.5
         assert values.max() < 1.3
+
+
+@pytest.mark.parametrize("iterations", [2, 3])
+@pytest.mark.parametrize("shape", [(24, 96), (96, 24)])
+def test_iterations_on_the_gram_matrix_alone_are_those_of_the_matrix(iterations, shape):
+    rule, (linear, cubic, quintic) = Muon(ns_steps=iterations), by_tensor.QUINTIC
+    assert rule.by_gram(24, 96)
+    x = torch.randn(1, *shape, generator=torch.Generator().manual_seed(0))
+    (found,), y = orthogonal(x.double(), rule), x[0].double() / x[0].double().norm()
+    for _ in range(iterations):
+        gram = y @ y.T
+        y = linear * y + cubic * gram @ y + quintic * gram @ gram @ y
+    torch.testing.assert_close(found, y)
+    rounded = orthogonal(x.bfloat16(), rule)[0].double()
+    assert (rounded - found).norm() < 0.03 * found.norm()
 
 
 @pytest.mark.parametrize(
@@ -236,9 +251,9 @@ def test_muon_in_fp32_brings_singular_values_near_1():
 def test_muon_multiplies_on_a_cpu_in_the_precision_of_the_step(precision, products, monkeypatch):
     seen = set()
 
-    def noted(matrices, iterations):
+    def noted(matrices, rule):
         seen.add(matrices.dtype)
-        return orthogonal(matrices, iterations)
+        return orthogonal(matrices, rule)
 
     monkeypatch.setattr(by_tensor, "orthogonal", noted)
     weights = {name: torch.nn.Parameter(weight) for name, weight in drawn(0).items()}

@@ -258,13 +258,24 @@ class Muon(_Rule):
     def moments(self, weight: Weight) -> tuple[MomentName, ...]:
         return ("m",) if self.takes(weight) else ("m", "v")
 
+    def by_gram(self, narrow: int, wide: int) -> bool:
+        """True if its iterations are of X X^T alone, which is cheaper for a matrix so long.
+
+        After three of them what bf16 rounds off has grown too large.
+        """
+        return wide >= 2 * narrow and 1 < self.ns_steps <= 3
+
     def operations(self, weight: Weight) -> tuple[op.Product, ...]:
         """The products of its iterations: X X^T, the square of that, and the square times X."""
         if not self.takes(weight):
             return ()
         narrow, wide = sorted(weight.shape)
+        by_gram = self.by_gram(narrow, wide)
+        long = 1 if by_gram else self.ns_steps
+        square = 4 * self.ns_steps - 3 if by_gram else self.ns_steps
         shapes = (narrow, wide, narrow), (narrow, narrow, narrow), (narrow, narrow, wide)
-        return tuple(op.Product(*shape, times=self.ns_steps, maps=0) for shape in shapes)
+        times = zip(shapes, (long, square, long), strict=True)
+        return tuple(op.Product(*shape, times=number, maps=0) for shape, number in times)
 
 
 Optimizer = Annotated[Adam | Lamb | StableAdam | Muon, BY_KIND]

@@ -218,7 +218,7 @@ class MuonRule:
     def _move(self, group: list[tuple[Tensor, Tensor]], rate: float) -> None:
         """Update matrices of one shape, each with its momentum."""
         rule = self._rule
-        steps = orthogonal(torch.stack([self._ahead(*pair) for pair in group]), rule.ns_steps)
+        steps = orthogonal(torch.stack([self._ahead(*pair) for pair in group]), rule)
         rows, columns = group[0][0].shape
         factor = 0.2 * math.sqrt(max(rows, columns))
         if rule.adjust == "original":
@@ -237,15 +237,31 @@ class MuonRule:
         return whole(ahead).to(self._dtype)
 
 
-def orthogonal(matrices: Tensor, iterations: int) -> Tensor:
+def orthogonal(matrices: Tensor, rule: Muon) -> Tensor:
     """Matrices (n, rows, columns) with singular values near 1, by Newton-Schulz iterations."""
     linear, cubic, quintic = QUINTIC
     is_tall = matrices.shape[1] > matrices.shape[2]
     x = matrices.mT if is_tall else matrices
     norms = torch.stack([matrix.norm() for matrix in x])
     x = x / norms.clamp(min=SMALLEST_NORM)[:, None, None]  # the largest singular value is at most 1
-    for _ in range(iterations):
-        gram = x @ x.mT
-        square = torch.baddbmm(gram, gram, gram, beta=cubic, alpha=quintic)
-        x = torch.baddbmm(x, square, x, beta=linear)
+    if rule.by_gram(*x.shape[1:]):
+        x = _factor(x @ x.mT, rule.ns_steps) @ x
+    else:
+        for _ in range(rule.ns_steps):
+            gram = x @ x.mT
+            square = torch.baddbmm(gram, gram, gram, beta=cubic, alpha=quintic)
+            x = torch.baddbmm(x, square, x, beta=linear)
     return x.mT if is_tall else x
+
+
+def _factor(gram: Tensor, iterations: int) -> Tensor:
+    """The factor of X after the iterations, from X X^T (n, rows, rows), which follows it."""
+    linear, cubic, quintic = QUINTIC
+    product = None
+    for left in range(iterations)[::-1]:
+        factor = torch.baddbmm(gram, gram, gram, beta=cubic, alpha=quintic)
+        factor.diagonal(dim1=1, dim2=2).add_(linear)
+        product = factor if product is None else factor @ product
+        gram = factor @ gram @ factor if left else gram
+    assert product is not None, "there is an iteration at least"
+    return product
