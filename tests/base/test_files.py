@@ -85,6 +85,9 @@ CROATIAN = "Svatko ima pravo da bude pošteno saslušan.\n" * 9
         ("a.txt", FRENCH, "cp1252", "CP1252"), ("a.txt", FRENCH, "mac-roman", "MACINTOSH"),
         ("a.txt", GERMAN, "latin-1", "CP1252"), ("a.txt", CZECH, "mac_latin2", "MAC-CENTRALE"),
         ("a.txt", GERMAN[:99], "cp850", "CP850"), ("a.txt", TURKISH, "cp857", "CP857"),
+        ("a.txt", "Hens\n" * 999 + "   Преамбула\n", "koi8-r", 'CP1255 .* or KOI8-R .*Преамб'),
+        ("a.txt", "『世界人権宣言』\n\n『前文』人類社会のすべての構成員の\n", "euc-jp", "EUC-JP"),
+        ("a.txt", "À la forêt ?\nOù être né ?\n", "cp863", '.*CP863 ."À la'),
         ("a.txt", CROATIAN, "iso8859-2", r'CP1250 \(".* poąteno .*"\) or ISO8859-2 \(".* pošteno'),
     ],
 )  # fmt: skip
@@ -108,6 +111,9 @@ def test_bytes_of_no_encoding_and_signs_that_another_left(tmp_path, monkeypatch)
     assert not_utf8("a", bytes(range(128, 256)) * 9, 0).help == "save the file as UTF-8"
     alone = not_utf8("a.txt", GERMAN.encode() + b"\xe9", len(GERMAN.encode()))
     assert alone.help.startswith("to drop it: iconv -c -f UTF-8 -t UTF-8 a.txt > utf8-a.txt")
+    half = GERMAN.encode() + RUSSIAN[:30].encode("cp1251")
+    several = not_utf8("a.txt", half, len(GERMAN.encode()))
+    assert several.help == "convert its lines that are in another encoding"
     assert not [*controls_in("a.txt", FRENCH + CZECH)]
     for text, right, wrong in ((FRENCH, "cp1252", "latin-1"), (CZECH, "cp1250", "iso8859-2")):
         spoilt = text.encode(right).decode(wrong)

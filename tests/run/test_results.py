@@ -78,7 +78,7 @@ def test_seeds_are_a_row(run, tmp_path):
     assert score["deviation"] == pytest.approx(0.1)
     assert (score["best"], score["runs"], found["seeds"]) == (0.7, 3, [0, 1, 2])
     assert found["best"] == []
-    assert "0.6000 ± 0.2483, 0.7000" in results([tmp_path]).as_table()
+    assert "0.6000 ± 0.2484, 0.7000" in results([tmp_path]).as_table()
     run("again", {12: 0.6}, objective=glue("rte"), seed=1, recompute="on")
     groups = as_json(tmp_path)["groups"]
     assert [len(group["runs"]) for group in groups] == [3, 1], "a seed counts once"
@@ -164,7 +164,7 @@ def test_runs_with_other_scores_have_tables_of_their_own(run, tmp_path):
     assert "batch" not in of_text, "there is no other run of that kind"
     assert "hidden" not in of_tasks, "those of its kind agree on that"
     assert "adamw(lr=0.002, warmup=2" in of_tasks
-    assert of_tasks.count("0.6500 ± 0.6355, 0.7000") == 10
+    assert of_tasks.count("0.6500 ± 0.6353, 0.7000") == 10
     assert "rte dev accuracy" in of_tasks
 
 
@@ -220,8 +220,8 @@ def test_the_best_evaluation_is_printed_where_it_is_not_the_last(run, tmp_path):
     assert best["steps"] == [8, 12]
     assert best["mean"] == pytest.approx(0.85)
     table = results([tmp_path]).as_table()
-    assert "0.8000 ± 1.2710, 0.9000" in table
-    assert "0.8500 ± 0.6355, 0.9000 at 8, 12" in table
+    assert "0.8000 ± 1.2706, 0.9000" in table
+    assert "0.8500 ± 0.6353, 0.9000 at 8, 12" in table
 
 
 def test_of_text_the_losses_are_shown_the_lowest_as_the_best(run, tmp_path):

@@ -45,7 +45,7 @@ def test_eval_repeats_the_last_evaluation_of_the_run(finished, cache):
 
 
 def test_a_stopped_evaluation_begins_again(finished, cache, monkeypatch):
-    monkeypatch.setattr(evaluating, "heldout_rows", lambda *_: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr(evaluating, "heldout_sizes", lambda *_: signal.raise_signal(signal.SIGTERM))
     monkeypatch.setattr(evaluating, "fetch", lambda *_: [None])
     with pytest.raises(StoppedError) as stopped:
         evaluate_run(finished, cache=cache, quiet=True)

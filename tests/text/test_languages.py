@@ -240,13 +240,14 @@ def test_held_out_batches_are_of_one_language_and_leave_none_out(made, several):
     corpus = made(SETTINGS, "objective=mlm+tlm", data="+".join(several.values()))
     stage = corpus.stages[0]
     met: Counter[tuple[int, int]] = Counter()
-    for batch in stage.heldout(4, 20):
+    sizes = range(1, 5)
+    for batch in stage.heldout(sizes, 20):
         assert batch.token_ids.shape == (4, 16)
         ((one, two),) = {tuple(pair) for pair in batch.languages.tolist()}
         met[one, two] += 1
     assert len(met) == 5
     assert sum(met.values()) <= 10
-    assert stage.heldout_rows(4, 20) == sum(met.values()) * 4
+    assert stage.heldout_rows(sizes, 20) == sum(met.values()) * 4
 
 
 def test_the_text_of_a_vocabulary_is_smoothed(several: dict[str, str], tmp_path: Path) -> None:

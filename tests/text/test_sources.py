@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import itertools
 import json
 import struct
 from collections.abc import Callable, Iterator
@@ -234,9 +235,10 @@ def test_text_that_is_not_utf8_is_reported_before_any_is_read(tmp_path, monkeypa
     lines = [b"hens\n"] * 20_000
     (tmp_path / "c.txt").write_bytes(b"".join([*lines, b"h\xfchner\n", *lines]))
     pytest.raises(DataError, check, "data=files('*.txt*')").match("c.txt:20001: ")
-    for text in ("Hens lay.\n", russian.decode("koi8-r")):
-        (tmp_path / "c.txt").write_bytes(text.encode("utf-16-le") * 9)
-        with pytest.raises(DataError, match="c.txt: .* bytes are 0; it seems to be UTF-16LE"):
+    texts, names = ("Hens lay.\n", russian.decode("koi8-r")), ("UTF-16LE", "UTF-32LE", "UTF-32BE")
+    for text, name in itertools.product(texts, names):
+        (tmp_path / "c.txt").write_bytes(text.encode(name) * 9)
+        with pytest.raises(DataError, match=f"c.txt: .* bytes are 0; it seems to be {name}"):
             check("data=files('*.txt*')")
     (tmp_path / "c.txt").write_bytes(b"")
     assert check("data=files('*.txt*')") == 1

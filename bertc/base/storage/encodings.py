@@ -18,7 +18,7 @@ ENCODINGS = (
     "CP1252", "ISO8859-15", "MACINTOSH", "CP850", "CP1250", "ISO8859-2", "CP852", "CP1257",
     "MAC-CENTRALEUROPE", "ISO8859-13", "CP1254", "CP1255", "ISO8859-6", "CP1251", "KOI8-R",
     "KOI8-U", "ISO8859-5", "CP866", "MAC-CYRILLIC", "CP1253", "ISO8859-7", "CP1256", "CP437",
-    "CP737", "CP775", "CP855", "CP857", "CP860", "CP861", "CP865", "CP869",
+    "CP737", "CP775", "CP855", "CP857", "CP860", "CP861", "CP863", "CP865", "CP869",
     "ISO8859-4", "ISO8859-16", "CP932", "EUC-JP", "GB18030", "BIG5", "CP949", "CP874", "JOHAB",
 )  # fmt: skip
 """Encodings of text by iconv's names; of those that read it alike the first counts."""
@@ -34,6 +34,8 @@ _LETTERS = (
 _SIGNS = "’‘“”„«»–—…€°§·¿¡ºª\xa0，。、！？：；（）《》「」『』・\u3000"
 SAMPLE_BYTES, LOOKED_AT_BYTES = 1 << 13, 1 << 16
 """Bytes around the first that is not UTF-8, and of lines that are not ASCII, that are looked at."""
+MOST_DROPPED = 8
+"""Bytes of a sample that are a slip; more of them are text in another encoding."""
 MOST_READINGS, _ALIKE = 3, 0.03
 """Encodings that are named, and by how much, besides a character, a rank may be more."""
 _SHOWN_BEFORE, _SHOWN = 20, 40
@@ -53,9 +55,12 @@ def not_utf8(path: StrPath, raw: bytes, offset: int, line: int = 1) -> DataError
     place = f"{path}:{line}: byte 0x{raw[offset]:02x} is not UTF-8"
     begin = raw.rfind(b"\n", 0, max(0, offset - SAMPLE_BYTES // 2)) + 1
     text = raw[begin : offset + SAMPLE_BYTES].decode(errors="replace")
-    if sum(c > "\x7f" for c in text) > 2 * text.count("\ufffd"):
-        without = _conversion(path, "-c -f UTF-8 -t UTF-8")
-        return DataError(f"{place}, though the text around it is", f"to drop it: {without}")
+    wrong = text.count("\ufffd")
+    if sum(c > "\x7f" for c in text) > 2 * wrong:
+        drop = f"to drop it: {_conversion(path, '-c -f UTF-8 -t UTF-8')}"
+        convert = "convert its lines that are in another encoding"
+        help = drop if wrong <= MOST_DROPPED else convert
+        return DataError(f"{place}, though the text around it is", help)
     marked = [name for name, mark in _MARKS.items() if raw.startswith(mark)][:1]
     sample = _beyond_ascii(raw[begin:])
     if not (names := marked or _encodings(sample)):
@@ -69,11 +74,13 @@ def not_utf8(path: StrPath, raw: bytes, offset: int, line: int = 1) -> DataError
 def refuse_utf_16(path: StrPath, raw: bytes) -> None:
     """Raise a DataError if text begins in UTF-16 without a mark, which UTF-8 may read too."""
     raw = raw[:SAMPLE_BYTES]
-    even, odd = raw[::2].count(0), raw[1::2].count(0)
-    if 100 * (even + odd) > len(raw) and not any(map(raw.startswith, _MARKS.values())):
-        name = "UTF-16LE" if odd > even else "UTF-16BE"
-        zeros = f"{even + odd:,} of the first {len(raw):,} bytes are 0"
-        message = f"{path}: {zeros}; it seems to be {name}"
+    first, second, third, fourth = zeros = [raw[place::4].count(0) for place in range(4)]
+    if 100 * sum(zeros) > len(raw) and not any(map(raw.startswith, _MARKS.values())):
+        name = "UTF-16LE" if second + fourth > first + third else "UTF-16BE"
+        if len(raw) // 4 in (min(first, second), min(third, fourth)):
+            name = "UTF-32LE" if fourth > first else "UTF-32BE"
+        count = f"{sum(zeros):,} of the first {len(raw):,} bytes are 0"
+        message = f"{path}: {count}; it seems to be {name}"
         raise DataError(message, _conversion(path, f"-f {name} -t UTF-8"))
 
 
@@ -97,12 +104,14 @@ def controls_in(path: StrPath, text: str) -> Iterator[DataError]:
 
 def _beyond_ascii(raw: bytes) -> bytes:
     """Lines that are not ASCII, of whole words: others are alike in all encodings."""
-    lines = (line for line in _whole_words(raw).split(b"\n") if not line.isascii())
-    return _whole_words(b"\n".join(lines)[:LOOKED_AT_BYTES])
+    lines = (line for line in _whole_words(raw, SAMPLE_BYTES).split(b"\n") if not line.isascii())
+    return _whole_words(b"\n".join(lines)[:LOOKED_AT_BYTES], LOOKED_AT_BYTES)
 
 
-def _whole_words(raw: bytes) -> bytes:
-    return raw[: max(raw.rfind(b"\n"), raw.rfind(b" ")) + 1] or raw
+def _whole_words(raw: bytes, cut_at: int) -> bytes:
+    """The bytes without a last word that may be cut; shorter ones are to the end of their file."""
+    end = max(raw.rfind(b"\n"), raw.rfind(b" ")) + 1
+    return raw if len(raw) < cut_at or not end else raw[:end]
 
 
 def _codec(name: str) -> str:

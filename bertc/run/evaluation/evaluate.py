@@ -28,7 +28,7 @@ from bertc.learn.step.objective import make_objective
 from bertc.machine.display import Display, choose
 from bertc.model import EncoderInputs, Outputs
 from bertc.run.beginning.teachers import frozen_networks
-from bertc.run.evaluation.held_out import Evaluation, evaluate, fetch, heldout_rows, unigram_nats
+from bertc.run.evaluation.held_out import Evaluation, evaluate, fetch, heldout_sizes, unigram_nats
 from bertc.run.evaluation.manner import Manner
 from bertc.run.evaluation.open_run import OpenRun, open_run
 from bertc.run.evaluation.pairs import evaluate_pairs
@@ -170,12 +170,12 @@ def _of_text(run: OpenRun, data: TextData, how: Manner, view: Display) -> tuple[
     if how.sliding and isinstance(data, RunningData):
         evaluation = _slide(run, data, costs, how, examples, view)
         return evaluation, time.perf_counter() - began
-    rows = heldout_rows(stage, run.microbatch, run.ranks)
+    sizes = heldout_sizes(stage, run.microbatch, run.ranks)
     objective = make_objective(model, stage, False, frozen_networks(stage, model))
     if isinstance(data, RunningData):
         data = replace(data, seq=stage.seq)
     began = time.perf_counter()
-    batches, vocab = fetch(data, rows, examples, view), vocab_tensors(vocabulary, device)
+    batches, vocab = fetch(data, sizes, examples, view), vocab_tensors(vocabulary, device)
     evaluation = evaluate(model, stage, objective, batches, vocab, costs, run.microbatch, run.ranks)
     return evaluation, time.perf_counter() - began
 

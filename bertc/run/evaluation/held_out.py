@@ -94,17 +94,18 @@ STREAM_ROWS = 8
 """Rows of held-out text if it is read as streams: few, so that each has a long memory."""
 
 
-def heldout_rows(stage: Stage, microbatch: int, ranks: ProcessGroup) -> int:
-    """Number of held-out rows that all processes together evaluate at once."""
+def heldout_sizes(stage: Stage, microbatch: int, ranks: ProcessGroup) -> range:
+    """Numbers of held-out rows that all processes together may evaluate at once."""
+    most = min(microbatch * ranks.world.size, stage.batch)
     if stage.format.kind in RUNNING:
-        return min(stage.batch, max(STREAM_ROWS, ranks.world.size))
-    return min(microbatch * ranks.world.size, stage.batch)
+        most = min(stage.batch, max(STREAM_ROWS, ranks.world.size))
+    return range(min(ranks.world.size, most), most + 1)
 
 
-def fetch(data: TextData, rows: int, examples: int, progress: Progress) -> Iterator[RawBatch]:
-    """Held-out batches of ``rows`` rows, about ``examples`` in all; advances ``progress``."""
-    progress.begin("evaluating", data.heldout_rows(rows, examples), "rows")
-    for batch in data.heldout(rows, examples):
+def fetch(data: TextData, sizes: range, examples: int, progress: Progress) -> Iterator[RawBatch]:
+    """Held-out batches of one of the sizes, of ``examples`` rows in all; advances ``progress``."""
+    progress.begin("evaluating", data.heldout_rows(sizes, examples), "rows")
+    for batch in data.heldout(sizes, examples):
         yield batch
         progress.advance(len(batch.lengths))
     progress.end()

@@ -155,9 +155,10 @@ def _pause(
         session.save()
         raise GivenUpError(f"given up after step {progress.step:,}, and saved")
     stays = progress.step in (saved.step for saved in run.save_at)
-    if progress.step and (progress.step % run.save_every == 0 or stays or progress.step == end):
+    saving_due = progress.step % run.save_every == 0 or stays or progress.step == end
+    if progress.step and saving_due:
         pace.measure("checkpoints", session.save if over else session.save_in_background)
-    if evaluation_due:
+    if evaluation_due or saving_due:
         pace.write_down()
 
 
@@ -193,7 +194,7 @@ def _evaluate(phase: Phase, methods: Methods) -> Evaluation:
     """Evaluate on the held-out data, and write a line of metrics."""
     session, progress = phase.session, phase.session.progress
     with evaluating(methods):
-        evaluation = phase.evaluate(session.resolved.run.eval_examples, session.display)
+        evaluation = phase.evaluate(session.display)
     bad = [name for name, value in evaluation.losses.items() if not math.isfinite(value)]
     if bad:
         with session.ranks.raise_on_all():
@@ -245,7 +246,7 @@ def _compile(phase: Phase, inputs: Inputs) -> None:
     started = time.perf_counter()
     with _naming_what_fits(phase, inputs):
         phase.step.rehearse(inputs, phase.microbatch)
-        phase.evaluate(1, Silent())
+        phase.evaluate(Silent(), batches=1)
         if phase.stage.optimizer.by_tensor and session.device.type == "cpu":
             # On copies of the weights.
             named = phase.model.named_parameters()

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
+from itertools import islice
 from typing import ParamSpec, Self, TypeVar
 
 from torch import Tensor
@@ -22,7 +23,7 @@ from bertc.learn.step.step import TrainStep
 from bertc.machine.display import Standing
 from bertc.machine.memory import begin_peak, peak_memory_bytes
 from bertc.run.beginning.teachers import frozen_networks
-from bertc.run.evaluation.held_out import Evaluation, evaluate, fetch, heldout_rows, unigram_nats
+from bertc.run.evaluation.held_out import Evaluation, evaluate, fetch, heldout_sizes, unigram_nats
 from bertc.run.evaluation.tasks import evaluate_tasks
 from bertc.run.records.metrics import Usage, append_line
 from bertc.run.train.session import Session
@@ -63,8 +64,8 @@ class Phase(ABC):
         return ranks.rows(self.stage.batch) if ranks.is_distributed else None
 
     @abstractmethod
-    def evaluate(self, examples: int, progress: Progress) -> Evaluation:
-        """Evaluate on the held-out data, of text on about the first ``examples`` of it."""
+    def evaluate(self, progress: Progress, batches: int | None = None) -> Evaluation:
+        """Evaluate on the held-out data, of text perhaps on its first ``batches`` alone."""
 
     def may_be_judged(self) -> bool:
         """True in one evaluation of a run: the first after warm-up and a quarter of the steps."""
@@ -105,12 +106,13 @@ class TextPhase(Phase):
             self._rows(), self.session.ranks.stop.check, adaptive,
         )  # fmt: skip
 
-    def evaluate(self, examples: int, progress: Progress) -> Evaluation:
-        ranks = self.session.ranks
-        rows = heldout_rows(self.stage, self.microbatch, ranks)
+    def evaluate(self, progress: Progress, batches: int | None = None) -> Evaluation:
+        ranks, examples = self.session.ranks, self.session.resolved.run.eval_examples
+        sizes = heldout_sizes(self.stage, self.microbatch, ranks)
+        read = islice(fetch(self.data, sizes, examples, progress), batches)
         return evaluate(
-            self.model, self.stage, self.objective, fetch(self.data, rows, examples, progress),
-            self.vocab, (self.nats,), self.microbatch, ranks,
+            self.model, self.stage, self.objective, read, self.vocab, (self.nats,),
+            self.microbatch, ranks,
         )  # fmt: skip
 
     def tokens(self, batch: Batch) -> int:
@@ -139,7 +141,7 @@ class TaskPhase(Phase):
         first, end = (self.stage.first_batch + step for step in (first, end))
         return TaskFeed(self.data, first, end, device, at_once, self._rows(), self.stage)
 
-    def evaluate(self, examples: int, progress: Progress) -> Evaluation:
+    def evaluate(self, progress: Progress, batches: int | None = None) -> Evaluation:
         """Scores on all held-out examples of every task."""
         reading, stop = self.session.engine.wrap_for_inference, self.session.ranks.stop
         return evaluate_tasks(self.model, self.stage, self.data, stop, reading, progress)

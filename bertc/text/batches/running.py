@@ -121,15 +121,17 @@ class RunningRows(ABC):
         """The number of rows of one pass, incomplete ones included."""
         return -(-self.tokens // self.advance)
 
-    def heldout(self, batch: int, examples: int) -> Iterator[RawBatch]:
-        """About ``examples`` held-out rows in batches of ``batch``, each language at least one."""
+    def heldout(self, sizes: range, examples: int) -> Iterator[RawBatch]:
+        """About ``examples`` held-out rows in batches of the largest size; of each language one."""
+        batch = sizes[-1]
         for language, texts, batches in self._heldout_parts(batch, examples):
             for rows in islice(self._read_out(texts, batch, language), batches):
                 rows.languages[:] = language
                 yield rows
 
-    def heldout_rows(self, batch: int, examples: int) -> int:
+    def heldout_rows(self, sizes: range, examples: int) -> int:
         """The number of rows that ``heldout`` yields."""
+        batch = sizes[-1]
         parts = self._heldout_parts(batch, examples)
         return batch * sum(min(n, self._batches_of(_size(texts), batch)) for _, texts, n in parts)
 

@@ -21,6 +21,8 @@ from bertc.text.vocab.vocabulary import Vocabulary
 
 SOURCE_BITS, COPY_BITS, ROW_BITS = 8, 14, 40
 """Bits of an example's address: source of the stage, stored copy, row of the copy."""
+GRAIN = 8
+"""The number that held-out rows are a multiple of: batches of most sizes divide them."""
 READERS = 4
 """Threads that open shards ahead; a store answers several better than one."""
 IndexedIds = tuple[Ids, NDArray[Any] | Packs]
@@ -115,35 +117,43 @@ class StageData:
         chosen = positions.reshape(steps, self.batch)[:, rows or slice(None)].reshape(-1)
         return self._gather(self.train_sources, self._places(chosen))
 
-    def heldout(self, batch: int, examples: int) -> Iterator[RawBatch]:
-        """Full held-out batches, about ``examples`` rows in all, in a fixed shuffled order.
+    def heldout(self, sizes: range, examples: int) -> Iterator[RawBatch]:
+        """Held-out batches of one size, ``examples`` rows in all, in a fixed shuffled order.
 
         Each batch is of one language or direction; all have their share of the batches, and at
-        least one. Rows that do not fill a last batch are left out; fewer rows than ``batch`` are
-        repeated to fill one.
+        least one. The size is the largest of ``sizes`` that divides the rows, so that runs with
+        other batches, or on other devices, are evaluated on the same rows. If none does it is the
+        largest; there, and in a language of few rows, those that do not fill a last batch are left
+        out, or repeated to fill one.
         """
-        counted = zip(self._languages(), self._heldout_batches(batch, examples), strict=True)
-        for number, (group, count) in enumerate(counted):
+        rows, counts = self._heldout_batches(sizes, examples)
+        for number, (group, count) in enumerate(zip(self._languages(), counts, strict=True)):
             group_sizes = [len(self.heldout_sources[source].copies[0]) for source in group]
             total = sum(group_sizes)
-            for start in range(0, count * batch, batch):
-                places = np.arange(start, start + batch, dtype=np.int64) % total
+            for start in range(0, count * rows, rows):
+                places = np.arange(start, start + rows, dtype=np.int64) % total
                 address = ("heldout", number) if number else ("heldout",)
                 shuffled = order.permute(places, total, self.seed, *address)
-                sources, rows = order.ranges_of(shuffled, np.array(group_sizes))
-                zeros = np.zeros(batch, dtype=np.int64)
+                sources, lines = order.ranges_of(shuffled, np.array(group_sizes))
+                zeros = np.zeros(rows, dtype=np.int64)
                 chosen = np.array(group)[sources]
-                yield self._gather(self.heldout_sources, Places(chosen, zeros, zeros, rows))
+                yield self._gather(self.heldout_sources, Places(chosen, zeros, zeros, lines))
 
-    def heldout_rows(self, batch: int, examples: int) -> int:
+    def heldout_rows(self, sizes: range, examples: int) -> int:
         """The number of rows that ``heldout`` yields."""
-        return sum(self._heldout_batches(batch, examples)) * batch
+        rows, counts = self._heldout_batches(sizes, examples)
+        return sum(counts) * rows
 
-    def _heldout_batches(self, batch: int, examples: int) -> list[int]:
-        sizes = [len(source.copies[0]) for source in self.heldout_sources]
-        totals = [sum(sizes[source] for source in group) for group in self._languages()]
-        shares = [max(1, math.ceil(examples * n / sum(sizes) / batch)) for n in totals]
-        return [min(w, max(n // batch, 1)) for w, n in zip(shares, totals, strict=True)]
+    def _heldout_batches(self, sizes: range, examples: int) -> tuple[int, list[int]]:
+        """Rows of a batch, and the number of batches of each language."""
+        of_sources = [len(source.copies[0]) for source in self.heldout_sources]
+        totals = [sum(of_sources[source] for source in group) for group in self._languages()]
+        shares = (math.ceil(examples * n / sum(of_sources) / GRAIN) * GRAIN for n in totals)
+        counts = [min(w, n - n % GRAIN or n) for w, n in zip(shares, totals, strict=True)]
+        grains = [count for count in counts if count >= GRAIN] or counts
+        fitting = (size for size in reversed(sizes) if not any(count % size for count in grains))
+        rows = next(fitting, sizes[-1])
+        return rows, [max(count // rows, 1) for count in counts]
 
     def _languages(self) -> list[list[int]]:
         sources_by_language: dict[tuple[int, int], list[int]] = {}

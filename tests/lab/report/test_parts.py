@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scipy import stats
 
 from bertc import estimate, lab_api, train
 from bertc.base.diagnostics import DataError, Table, html_text
@@ -105,7 +106,9 @@ def test_lines_of_what_a_run_took_are_read_but_for_a_half_one(tmp_path):
 
 
 def test_intervals_are_students():
-    assert interval(Summary(0.5, 0.1, 0.6, 3)) == pytest.approx(4.30 * 0.1 / math.sqrt(3))
+    for runs in (2, 3, 15, 16, 40):
+        half = stats.t.ppf(0.975, runs - 1) * 0.1 / math.sqrt(runs)
+        assert interval(Summary(0.5, 0.1, 0.6, runs)) == pytest.approx(half, rel=5e-4)
     assert interval(Summary(0.5, 0.0, 0.5, 1)) == 0.0
 
 
