@@ -44,11 +44,7 @@ def programs(spec: str, overrides: Sequence[str] = (), option: str = "--set") ->
     """
     from bertc.lang import load as run
 
-    diagnostics = Diagnostics()
-    named = [text if option == "--set" else Source(option, text) for text in overrides]
-    loaded = run(spec, named, diagnostics)
-    diagnostics.raise_if_any()
-    return loaded
+    return run(spec, [text if option == "--set" else Source(option, text) for text in overrides])
 
 
 def formatted(spec: str | Program, name: str = "<spec>") -> str:

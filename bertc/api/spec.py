@@ -16,7 +16,8 @@ from bertc.base.diagnostics.errors import nearest
 from bertc.base.diagnostics.render import render
 from bertc.check.compiling import check_spec
 from bertc.ir.base import Node
-from bertc.ir.program import Program, Resolved, Settings, aliases
+from bertc.ir.program import Program, Resolved, Settings
+from bertc.ir.program.settings import canonical
 from bertc.lang import SpecLocation, Written, format_text, load, parse, read_spec, show, show_value
 from bertc.lang.files import find_spec
 from bertc.lang.read.shapes import arguments
@@ -63,8 +64,9 @@ class Spec(InNotebooks):
         self._given = text
         self._settings = dict[str, tuple[str, str]]()
         for name, value in cast("Mapping[str, Value]", settings).items():
-            if _name(name) in Settings.model_fields or not self._owners(name):
-                self._settings[_name(name)] = name, text_of(value)  # others are mistakes, for later
+            if canonical(name) in Settings.model_fields or not self._owners(name):
+                # Others are mistakes, for later.
+                self._settings[canonical(name)] = name, text_of(value)
             else:
                 self._settings |= self._setting_of(name, text_of(value))
 
@@ -74,7 +76,7 @@ class Spec(InNotebooks):
         text = self._place.read()
         tree = parse(text, self._place.name)
         for item in reversed(tree.items):
-            if isinstance(item, Setting | Block) and _name(item.name.text) in self._settings:
+            if isinstance(item, Setting | Block) and canonical(item.name.text) in self._settings:
                 text = text[: item.span.start] + text[item.span.end :]
         lines = [f"{name} = {value}" for name, value in self._settings.values()]
         return format_text("\n".join([text, *lines]), self._place.name)
@@ -167,7 +169,7 @@ class Spec(InNotebooks):
 
     def _setting_of(self, name: str, text: str) -> Mapping[str, tuple[str, str]]:
         """The setting of a name, or the one whose value has it as an argument."""
-        if (setting := _name(name)) in Settings.model_fields:
+        if (setting := canonical(name)) in Settings.model_fields:
             return {setting: (name, text)}
         nodes = self._owners(name)
         if len(nodes) != 1:
@@ -198,8 +200,3 @@ class Spec(InNotebooks):
             if isinstance(value, Node) and "kind" in type(value).model_fields:
                 owners |= {name: value} if argument in arguments(type(value)) else {}
         return owners
-
-
-def _name(name: str) -> str:
-    """The setting of a name, or of a letter of the papers."""
-    return aliases().get(name, name)

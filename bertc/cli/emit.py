@@ -5,7 +5,7 @@ from pprint import pformat
 
 from bertc import lang
 from bertc.api import resolve, show
-from bertc.base.diagnostics import Diagnostics, UsageError
+from bertc.base.diagnostics import UsageError
 from bertc.ir.program import Resolved, model_weights
 from bertc.lab.drawing.columns import picture_of
 from bertc.lab.drawing.pictures import dot, svg
@@ -18,10 +18,7 @@ def emit(spec: str, overrides: Sequence[str], stage: str) -> str:
     """Print the value of a spec at one stage of the compiler."""
     match stage:
         case "tree":
-            diagnostics = Diagnostics()
-            tree = lang.parse(spec_text(spec, overrides), "<spec>", diagnostics)
-            diagnostics.raise_if_any()
-            return pformat(tree, width=100)
+            return pformat(lang.parse(spec_text(spec, overrides)), width=100)
         case "program":
             return "\n\n".join(lang.show(p, origins=True) for p in lang.load(spec, overrides))
         case "resolved":

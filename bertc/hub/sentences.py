@@ -139,13 +139,6 @@ def vectors_of(folder: Path, resolved: Resolved | None) -> Sentences | None:
     return came.change(**ways)
 
 
-def sentences_task(sentences: Sentences | None) -> tuple[Embed, ...]:
-    """The task of an imported folder that makes vectors, without files."""
-    if sentences is None or sentences.obstacle:
-        return ()
-    return (Embed(**sentences.ways),)
-
-
 def vectors_of_init(init: Node) -> Sentences | None:
     """The way the network that a run begins with makes vectors; None if it has none."""
     if not isinstance(init, FromOther) or init.path == TEACHER:

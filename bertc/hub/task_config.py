@@ -162,16 +162,12 @@ def _task(task_class: TaskClass, settings: _HfTask, dropout: float) -> AnyTask:
         common["name"] = settings.finetuning_task
     if "choice" in task_class.kinds:
         return Choose(**common)
-    names = _labels(settings)
-    if "span" in task_class.kinds:
-        if len(names) != 2:
-            raise _NoTask("num_labels", len(names))
-        return Read(**common)
-    if "tags" not in task_class.kinds:
+    names, spans = _labels(settings), "span" in task_class.kinds
+    if not spans and "tags" not in task_class.kinds:
         return _of_texts(common, names, settings)
-    if len(names) < 2:
+    if len(names) < 2 or (spans and len(names) > 2):
         raise _NoTask("num_labels", len(names))
-    return Tag(**common, labels=names)
+    return Read(**common) if spans else Tag(**common, labels=names)
 
 
 def _of_texts(common: dict[str, Any], names: tuple[str, ...], settings: _HfTask) -> AnyTask:

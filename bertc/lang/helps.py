@@ -6,7 +6,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from bertc.base.diagnostics import Diagnostic, Diagnostics, Fix, Source, Span, SpecError
-from bertc.ir.program import Settings, aliases
+from bertc.ir.program import Settings
+from bertc.ir.program.settings import canonical
 from bertc.lang.read.parse import parse
 from bertc.lang.read.tree import Block, Name, Setting, Tree
 
@@ -60,7 +61,7 @@ def settings_written(text: str) -> set[str]:
 
 def own_name(setting: Setting | Block) -> Name:
     """The name of a setting that it has beside its letter; a block may have the name of one."""
-    return replace(setting.name, text=aliases().get(setting.name.text, setting.name.text))
+    return replace(setting.name, text=canonical(setting.name.text))
 
 
 def written_settings(tree: Tree) -> list[Setting]:

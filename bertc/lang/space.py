@@ -7,7 +7,8 @@ from math import floor, log10
 from typing import Any, NamedTuple
 
 from bertc.base.diagnostics import Diagnostics, Span
-from bertc.ir.program import Program, aliases
+from bertc.ir.program import Program
+from bertc.ir.program.settings import canonical
 from bertc.lang.load import Written, load, read_spec
 from bertc.lang.lowering.grids import LOG, inner_values
 from bertc.lang.lowering.lower import lower_tree
@@ -110,7 +111,7 @@ class Space:
                         if isinstance(inner, tree.Setting) and self._varies(inner):
                             yield f"{stage}.{inner.name.text}={flat(inner.value)}"
                 case tree.Block():
-                    name = _canonical(item.name.text)
+                    name = canonical(item.name.text)
                     value = show_value(program.settings[name].value, setting_shape(name))
                     yield f"{item.name.text}={value}"
 
@@ -133,7 +134,7 @@ def space(spec: str, overrides: Sequence[str] = ()) -> Space:
     written = read_spec(spec, overrides, diagnostics)
     samples = load(written, (), diagnostics, searched=True)
     diagnostics.raise_if_any()
-    forced = {_canonical(item.name.text) for read in written.overrides for item in read.settings()}
+    forced = {canonical(item.name.text) for read in written.overrides for item in read.settings()}
     written = written._replace(tree=_without(written.tree, forced))
     trees = (written.tree, *written.overrides)
     places = [place for read in trees for item in read.items for place in _places(item, "")]
@@ -162,16 +163,12 @@ def _without(written: tree.Tree, forced: set[str]) -> tree.Tree:
                 yield replace(item, items=tuple(remaining(item.items)))
             elif not (
                 isinstance(item, tree.Setting)
-                and _canonical(item.name.text) in forced
+                and canonical(item.name.text) in forced
                 and any(_places(item, ""))
             ):
                 yield item
 
     return replace(written, items=tuple(remaining(written.items)))
-
-
-def _canonical(name: str) -> str:
-    return aliases().get(name, name)
 
 
 def _places(item: tree.Item, prefix: str) -> Iterator[tuple[str, tree.Range | tree.Grid]]:

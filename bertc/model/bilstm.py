@@ -123,7 +123,8 @@ class StatesScores(Linear):
 
     def __init__(self, table: Table, name: str, node: StatesHead) -> None:
         super().__init__(table, name)
-        self.mix = LayerWeights(table, f"{name}.mix") if node.weighs else None
+        sums = node.joins == "weighted-sum"
+        self.mix = LayerWeights(table, f"{name}.mix") if sums else None
         count = node.recurrent.layers if node.recurrent else 0
         self.recurrence = nn.ModuleList(
             Layer(table, f"{name}.recurrence.{number}") for number in range(count)

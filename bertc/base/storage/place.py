@@ -14,11 +14,11 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal, TypeVar
 
 from bertc.base.diagnostics import BertcError, CannotWriteError, LostStoreError, MissingInputError
-from bertc.base.diagnostics.render import for_terminal
+from bertc.base.diagnostics.render import SECRET, for_terminal
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, names_in, real_path, user_path
 from bertc.base.storage.plain_file import read_bytes
-from bertc.base.storage.stores import CREDENTIALS, open_store, refuse_no_address, send
+from bertc.base.storage.stores import CREDENTIALS, MISWRITTEN, open_store, send
 
 AnswerT = TypeVar("AnswerT")
 OtherT = TypeVar("OtherT")
@@ -54,7 +54,12 @@ class FolderAt:
     failures: list[float] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        refuse_no_address(self.address)
+        """Refuse an address with secrets in it, or one that would name a folder here by a slip."""
+        if SECRET.search(self.address):
+            raise MissingInputError("an address has no keys, passwords or signatures", CREDENTIALS)
+        if match := MISWRITTEN.match(self.address):
+            meant = f"{match[1]}://{self.address[match.end() :]}"
+            raise MissingInputError(f"{self.address} is no address", f"did you mean {meant}?")
 
     @cached_property
     def folder(self) -> Path | None:

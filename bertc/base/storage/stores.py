@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from bertc.base.diagnostics import MissingInputError
-from bertc.base.diagnostics.render import SECRET
 
 LIBRARIES = {
     "s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs",
@@ -20,15 +19,6 @@ IDLE_SECONDS = 30.0
 MISWRITTEN = re.compile(rf"({'|'.join(LIBRARIES)})(?!://)(:/*|//+)")
 """The beginning of an address with a colon or a slash too few."""
 CREDENTIALS = "credentials come from the environment, as the store's own tools read them"
-
-
-def refuse_no_address(address: str) -> None:
-    """Refuse an address with secrets in it, or one that would name a folder here by a slip."""
-    if SECRET.search(address):
-        raise MissingInputError("an address has no keys, passwords or signatures", CREDENTIALS)
-    if match := MISWRITTEN.match(address):
-        meant = f"{match[1]}://{address[match.end() :]}"
-        raise MissingInputError(f"{address} is no address", f"did you mean {meant}?")
 
 
 def open_store(address: str) -> tuple[Any, str]:

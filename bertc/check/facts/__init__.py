@@ -111,7 +111,4 @@ def _with_shape(teacher: Teacher) -> Teacher:
 @cache
 def _resolve(spec: str) -> Resolved:
     """The first program of a spec; a shipped one is the same for every point of a grid."""
-    diagnostics = Diagnostics()
-    first, *_ = load(spec, (), diagnostics)
-    diagnostics.raise_if_any()
-    return resolve(facts(first, diagnostics))
+    return resolve(facts(load(spec)[0], Diagnostics()))

@@ -50,12 +50,6 @@ class TextFacts(NamedTuple):
         return self.id_bytes * self.tokens + START_BYTES * self.sentences
 
 
-def guess_facts(name: str, size_bytes: int, id_bytes: int) -> TextFacts:
-    """Facts of text that was not read, by the means of English books."""
-    tokens = max(1, int(size_bytes / BYTES_A_TOKEN))
-    return TextFacts(name, size_bytes, tokens, tokens // TOKENS_A_SENTENCE, id_bytes, counted=False)
-
-
 WeightedText = tuple[float, TextFacts]
 """A text with its weight: rows are drawn in proportion to weight x tokens."""
 StageTexts = tuple[int, float, Sequence[WeightedText] | None]
@@ -132,7 +126,9 @@ def _look_at_one(corpus: Corpus, id_bytes: int) -> TextFacts | None:
 
             names = [name for name, _ in file_names(corpus)]
             size = sum(unpacked_bytes(matching_files(name)) for name in names)
-            return guess_facts(" ".join(names), size, id_bytes)
+            tokens = max(1, int(size / BYTES_A_TOKEN))
+            counts = tokens, tokens // TOKENS_A_SENTENCE
+            return TextFacts(" ".join(names), size, *counts, id_bytes, counted=False)
         from bertc.text.prepared.opening import bytes_of, read_corpus
 
         prepared = read_corpus(place := FolderAt(corpus.path))

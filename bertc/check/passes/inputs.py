@@ -22,7 +22,7 @@ from bertc.ir.program import Complete
 from bertc.ir.vocabulary import Extended, TokenizerFile, Trimmed, Vocabulary
 from bertc.ir.written import Given, Origin, OriginKind
 from bertc.text.tokenizers import reading
-from bertc.text.tokenizers.by_transformers import FILE_NAMES
+from bertc.text.tokenizers.by_transformers import FILE_NAMES, checked_size
 
 EARLIER_FIRST: tuple[OriginKind, ...] = ("default", "derived", "extends", "written", "set")
 
@@ -70,7 +70,8 @@ def vocabulary(program: Complete, diagnostics: Diagnostics) -> Complete:
     if not vocab.size:
         try:
             read = reading.read_tokenizer(user_path(vocab.path), vocab.lower)
-            vocab = vocab.model_copy(update={"size": reading.vocabulary_size(read)})
+            ids = read.tokenizer.get_vocab(with_added_tokens=True)
+            vocab = vocab.model_copy(update={"size": checked_size(ids, str(read.file))})
         except (DataError, MissingInputError, UnsafeError) as error:
             _unreadable(program, error, setting.origin, diagnostics)
     return set_values(program, {"vocab": Given(vocab, setting.origin)})

@@ -7,7 +7,7 @@ from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.published.systems import Published
 from bertc.check.passes.settings import asks_about_pairs
 from bertc.ir.learning import Task, Term
-from bertc.ir.learning.augmentation import UNCHANGED, count_with_copies
+from bertc.ir.learning.augmentation import UNCHANGED
 from bertc.ir.network.head import POOLINGS
 from bertc.ir.program.settings import STAGE_SETTINGS
 from bertc.ir.written import Given, Origin, Program, map_terms
@@ -114,7 +114,8 @@ def _follow(
             known[name] = settings[name] = Given(value, Origin("default", source=source))
     if "steps" not in known:
         augment = known["augment"].value if "augment" in known else UNCHANGED
-        examples = sum(count_with_copies(task.examples, augment) for task in tasks)
+        # With all copies, of which those that repeat others are left out when they are made.
+        examples = sum(t.examples + sum(a.counts(t.examples)[1] for a in augment) for t in tasks)
         if not examples and not diagnostics.found:
             origin = settings["objective"].origin
             message = (

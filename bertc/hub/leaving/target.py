@@ -16,8 +16,9 @@ from bertc.ir.learning.vector_task import Rerank, ScoreActivation
 from bertc.ir.network.body import first_position
 from bertc.ir.network.encoder import Encoder, outer_weights
 from bertc.ir.network.head import PoolerKind
-from bertc.ir.program import MAIN, AnyStage, Complete, Origin, aliases
+from bertc.ir.program import MAIN, AnyStage, Complete, Origin
 from bertc.ir.program.resolved import Resolved, head_weights
+from bertc.ir.program.settings import canonical
 from bertc.lang.write.show import show_value
 
 ACTIVATIONS: Mapping[ScoreActivation, str] = {
@@ -186,7 +187,7 @@ def _settings(program: Complete, obstacle: Obstacle, of_network: Iterable[str]) 
     if obstacle.instead.startswith("task="):  # its head is that of the task, not of the network
         texts = obstacle.instead
     names = re.findall(r"[a-z_]+", re.sub(r"=\S*|\.\S*", "", re.sub(r"\(.*?\)", "", texts)))
-    settings = [aliases().get(name, name) for name in names]
+    settings = [*map(canonical, names)]
     if not any(name in last.origins and last.span(name) for name in settings):
         settings = [*of_network]  # that what was written leads to it
     return [last.origins[setting] for setting in settings if setting in last.origins]

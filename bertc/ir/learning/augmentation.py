@@ -84,8 +84,3 @@ class Augmentation(Node):
 
 UNCHANGED = (Augmentation(copies=NoCopies()),)
 """The augmentation of a stage without any."""
-
-
-def count_with_copies(examples: int, augment: tuple[Augmentation, ...]) -> int:
-    """The number of examples and copies, those that repeat others and are left out included."""
-    return examples + sum(augmentation.counts(examples)[1] for augmentation in augment)

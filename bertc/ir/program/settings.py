@@ -269,6 +269,11 @@ def aliases() -> Mapping[str, str]:
     return {alias: name for name in Settings.model_fields if (alias := declared(name)["alias"])}
 
 
+def canonical(name: str) -> str:
+    """The setting of a name, or of a letter of the papers."""
+    return aliases().get(name, name)
+
+
 def declared(setting: str) -> dict[str, Any]:
     """The ``alias`` of a setting, and the ``source`` of its default or the rule it follows."""
     extra = Settings.model_fields[setting].json_schema_extra

@@ -157,16 +157,12 @@ class StatesHead:
     joins: Joins
     recurrent: BiLstmHead | None
 
-    @property
-    def weighs(self) -> bool:
-        return self.joins == "weighted-sum"
-
     def input_width(self, encoder: Body) -> int:
         return encoder.hidden * (self.parts if self.joins == "concat" else 1)
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
         width, weights = self.input_width(encoder), list[Weight]()
-        if self.weighs:
+        if self.joins == "weighted-sum":
             for leaf, count, init in (("weight", self.parts, ZEROS), ("scale", 1, ONES)):
                 axes: tuple[Axis, ...] = ("feature",)
                 weights.append(Weight(f"{name}.mix.{leaf}", (count,), axes, init, "head", "bias"))

@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 
 from bertc.base.diagnostics import Diagnostics, Span, several
 from bertc.ir.base import Node
+from bertc.ir.fixes import call_text
 from bertc.ir.learning.task import NAME_PATTERN
 from bertc.lang.lowering import mistakes
 from bertc.lang.lowering.scalars import BAD, Scalars, Slot, describe_value, option_of
@@ -172,8 +173,9 @@ class Converter:
                 else:
                     gathered.append((name, part))
         missing = [name for name in shapes.required(node) if name not in by_name]
+        help = call_text(title, *(f"{name}=..." for name in shapes.required(node)))
         for name in missing:
-            mistakes.missing_argument(name, title, node, value, self.diagnostics)
+            self.diagnostics.error("E107", f"`{title}` needs `{name}`", value.span, help=help)
         if missing or any(part is BAD for part in (*fields.values(), *(p for _, p in gathered))):
             return BAD
         if node.others:

@@ -4,13 +4,12 @@ import os
 
 from bertc.base.diagnostics import Diagnostics, Fix, Note, listed, nearest
 from bertc.ir.base import Node
-from bertc.ir.fixes import call_text
 from bertc.ir.learning.custom_task import TASKS
 from bertc.lang.lowering.scalars import Slot, describe_value
 from bertc.lang.lowering.unknown import removal, rest_of_line
 from bertc.lang.read import tree
 from bertc.lang.read.parse import OVERRIDE
-from bertc.lang.read.shapes import KindShape, arguments, required
+from bertc.lang.read.shapes import KindShape, arguments
 
 
 def wrong_form(value: tree.Value, shape: KindShape, slot: Slot, diagnostics: Diagnostics) -> None:
@@ -71,14 +70,6 @@ def _report_unquoted_path(name: tree.Name, slot: Slot, diagnostics: Diagnostics)
     label = "a path has a `/` in it here" if override else "a path stands in quotes"
     problem = f"cannot be `{name.text[:40]}`"
     slot.refuse(name, "E103", problem, diagnostics, instead, label=label)
-
-
-def missing_argument(
-    name: str, kind: str, node: type[Node], value: tree.Value, diagnostics: Diagnostics
-) -> None:
-    """Report a missing argument that has no default."""
-    help = call_text(kind, *(f"{name}=..." for name in required(node)))
-    diagnostics.error("E107", f"`{kind}` needs `{name}`", value.span, help=help)
 
 
 def argument_twice(

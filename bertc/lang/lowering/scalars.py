@@ -130,7 +130,9 @@ class Scalars(NamedTuple):
     def _choose(self, value: tree.Value, options: tuple[str, ...], slot: Slot) -> Any:
         """Report a value that is not among the options."""
         written = value.text if isinstance(value, tree.Name) else value.span.text.strip("\"'")
-        near = _same_truth(written, options) or nearest(written, options)
+        synonyms = next((words for words in (_YES, _NO) if written.lower() in words), ())
+        same_truth = (option for option in options if option in synonyms)
+        near = next(same_truth, "") or nearest(written, options)
         slot.refuse(
             value,
             "E103" if isinstance(value, tree.Name) else "E108",
@@ -158,12 +160,6 @@ def describe_value(value: tree.Value) -> str:
             return f"`{value.name.text[:40]}(...)`"
         case _:
             return _FORMS[type(value)]
-
-
-def _same_truth(written: str, options: tuple[str, ...]) -> str:
-    """The option with the truth value of ``written``, another spelling; empty if there is none."""
-    synonyms = next((words for words in (_YES, _NO) if written.lower() in words), ())
-    return next((option for option in options if option in synonyms), "")
 
 
 def _words_of(shape: shapes.ChoiceShape | shapes.KindShape) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Reports of unknown settings, which may be arguments of a kind, and of unknown arguments."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bertc.base.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
@@ -37,7 +37,13 @@ def refuse_setting(item: Setting, block: str, spec: SpecContext, diagnostics: Di
     """Report an unknown setting, in a stage too; it may be an argument of a kind."""
     known = STAGE_SETTINGS if block else tuple(Settings.model_fields)
     name = item.name.text
-    if holders := _holders(name, known):
+    holders = [
+        (setting, kind)
+        for setting in known
+        for kind, node in kinds_in(setting_shape(setting)).items()
+        if name in arguments(node)
+    ]
+    if holders:
         _report_argument(item, holders, spec, diagnostics)
         return
     near = nearest(name, known)
@@ -74,16 +80,6 @@ def _report_argument(
         f"{listed(list(dict.fromkeys(kind for _, kind in holders)), limit=40)}",
         help=f"{setting}={call_text(kind, '...', f'{argument}={value}')}",
     )
-
-
-def _holders(argument: str, known: Iterable[str]) -> list[tuple[str, str]]:
-    """The pairs (setting, kind) that have an argument of this name."""
-    return [
-        (setting, kind)
-        for setting in known
-        for kind, node in kinds_in(setting_shape(setting)).items()
-        if argument in arguments(node)
-    ]
 
 
 def refuse_argument(

@@ -49,8 +49,7 @@ class _Layout(NamedTuple):
             if isinstance(item, tree.Block):
                 body = self.block(item, inside, indent)
             else:
-                above = (_Piece([indent + c.text], first, first) for c in inside)
-                pieces += above
+                pieces += (_Piece([indent + c.text], first, first) for c in inside)
                 body = _write(item, indent)
             pieces.append(_Piece(body, first, last))
         pieces += self.comments(rest, len(self.text) + 1, indent)

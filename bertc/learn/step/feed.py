@@ -215,9 +215,8 @@ class TaskFeed(Taken[list[TaskBatch]]):
         rows: slice | None = None,
         stage: Stage | None = None,
     ) -> None:
-        self._stage = stage
         super().__init__(partial(data.train, step, rows, at_once) for step in range(first, end))
-        self._device = device
+        self._stage, self._device = stage, device
 
     def _batches(self, prepared: list[TaskBatch]) -> list[Batch]:
         return [Batch(None, [to_micro_batch(part, self._device, self._stage) for part in prepared])]

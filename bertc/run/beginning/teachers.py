@@ -1,6 +1,7 @@
 """The frozen networks of a stage, with their weights."""
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 from bertc.base.diagnostics import DataError, UsageError
@@ -11,7 +12,7 @@ from bertc.ir.program import Network, Resolved, Stage, frozen_weights
 from bertc.machine.process_group import ALONE, ProcessGroup
 from bertc.model.model import Frozen, Model, drawn
 from bertc.run.models.loading import read_model, weights_digest
-from bertc.text.vocab.vocabulary import Vocabulary, differing_token, vocabulary_of
+from bertc.text.vocab.vocabulary import Vocabulary, vocabulary_of
 
 
 def digests(resolved: Resolved) -> dict[str, str]:
@@ -29,8 +30,10 @@ def require_same_tokens(resolved: Resolved, vocabulary: Vocabulary) -> None:
 def refuse_other_tokens(source: str, folder: Path, vocabulary: Vocabulary, rows: int) -> None:
     """Refuse a source whose token table has other tokens in its rows."""
     other_words = vocabulary_of(folder, rows)
-    if differing := differing_token(other_words, vocabulary):
-        number, other_token, token = differing
+    tables = ([read.token(i) for i in range(read.size)] for read in (other_words, vocabulary))
+    for number, (other_token, token) in enumerate(zip_longest(*tables)):
+        if other_token == token:
+            continue
         raise DataError(
             f"the vocabulary of {folder} has {other_words.size:,} tokens and this run's "
             f"{vocabulary.size:,}; token {number} is {other_token!r} there and {token!r} here",

@@ -96,9 +96,7 @@ def own_form(task: AnyTask, with_labels: bool) -> str:
 
 def one_program(setting: str, value: str) -> Program:
     """The program of one setting, as an option of its name says it."""
-    findings = diagnostics.Diagnostics()
-    programs = load(f"{setting}={value}", (), findings)
-    findings.raise_if_any()
+    programs = load(f"{setting}={value}")
     if len(programs) != 1:
         raise UsageError(f"--{setting} is one value, not a list of {len(programs)}")
     return programs[0]

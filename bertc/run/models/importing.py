@@ -21,12 +21,12 @@ from bertc.hub.leaving.exporting import BESIDE
 from bertc.hub.networks import GENERATOR, alone, join_networks, subtract_tables
 from bertc.hub.program import to_program
 from bertc.hub.published import fetch_weights, or_hub
-from bertc.hub.sentences import sentences_task, vectors_of
+from bertc.hub.sentences import vectors_of
 from bertc.hub.task_config import TaskOfFolder, class_names, read_task, tasks_beside
 from bertc.hub.tensors import FLOATS, check_entry, check_names, read_header, read_tensors
 from bertc.hub.token_vectors import MAP, MAP_FILE, MAP_THERE
 from bertc.hub.weights import Stored, open_layout
-from bertc.ir.learning import TOKENS_HEAD, Term
+from bertc.ir.learning import TOKENS_HEAD, Embed, Term
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.program import Given, Origin, Program, Resolved, model_weights
@@ -111,7 +111,8 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     shapes_beside = {name: entry.shape for name, entry in header.items()}
     extra = tasks_beside(shapes_beside)
     sentences = vectors_of(folder, None)
-    tasks = (*((tuned.task,) if tuned else sentences_task(sentences)), *extra)
+    vectors = (Embed(**sentences.ways),) if sentences and not sentences.obstacle else ()
+    tasks = (*((tuned.task,) if tuned else vectors), *extra)
     parts = _parts(main, family, named) | parts_of(n for n in header if n.count(".") > 1)
     parts |= {TOKENS_HEAD} & {task.head_name for task in tasks}
     program = to_program(config, parts, shapes_beside, folder, tokenizer or folder, tasks)

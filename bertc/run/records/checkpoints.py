@@ -168,7 +168,10 @@ def newest(parent: Path, *runs: str) -> tuple[Checkpoint | None, list[str]]:
 def verify(folder: Path, parts: Collection[str] = ()) -> Checkpoint:
     """Read a checkpoint back; compare every byte with the manifest, or of some files alone."""
     try:
-        content = manifest_content(read_bytes(folder / MANIFEST, JSON_LIMIT_BYTES))
+        raw = read_bytes(folder / MANIFEST, JSON_LIMIT_BYTES)
+        content = parse_json(raw, JSON_LIMIT_BYTES)["content"]
+        if raw != _manifest(content["step"], content["files"], content["facts"]):
+            raise ValueError("checksum differs")
         fault = next(_faults(folder, content, parts), "")
     except OSError as error:
         fault = reason(error)
@@ -201,14 +204,6 @@ def _faults(folder: Path, content: Any, parts: Collection[str]) -> Iterator[str]
             yield f"{name} has {path.stat().st_size} bytes instead of {stated['bytes']}"
         if durable.digest(path) != stated["sha256"]:
             yield f"{name} is not what was written"
-
-
-def manifest_content(raw: bytes) -> Any:
-    """The content of a manifest whose checksum holds to the byte; else a ValueError, or a kin."""
-    content = parse_json(raw, JSON_LIMIT_BYTES)["content"]
-    if raw != _manifest(content["step"], content["files"], content["facts"]):
-        raise ValueError("checksum differs")
-    return content
 
 
 def load(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bertc.base.diagnostics import Diagnostics, ResumeRefusedError, UsageError, listed
+from bertc.base.diagnostics import ResumeRefusedError, UsageError, listed
 from bertc.cost.planning.schedules import rate
 from bertc.ir.data import drop_places
 from bertc.ir.program import Resolved
@@ -16,9 +16,7 @@ RATES_COMPARED = 1000
 
 def with_settings(resolved: Resolved, overrides: Sequence[str]) -> Resolved:
     """The program of a run with settings changed for resuming it."""
-    diagnostics = Diagnostics()
-    programs = load("", overrides, diagnostics)
-    diagnostics.raise_if_any()
+    programs = load("", overrides)
     if len(programs) > 1:
         raise UsageError("a run is resumed with one value per setting", help="leave out the list")
     settings = {name: written.value for name, written in programs[0].settings.items()}

@@ -73,10 +73,8 @@ def related(task: Embed, examples: Examples, rows: RowBuilder) -> None:
 
 def searched(task: Embed, examples: Examples, rows: RowBuilder) -> None:
     """Add a row for each query and each document of a search."""
-    searched, text_rows = (
-        [e for e in examples if isinstance(e, SearchExample)],
-        _TextRows(task, rows),
-    )
+    searched = [e for e in examples if isinstance(e, SearchExample)]
+    text_rows = _TextRows(task, rows)
     prompted = [task.prompt_of(e.relevant is None) + e.text for e in searched]
     for number, tokens in enumerate(ids_of(rows.vocabulary, prompted)):
         query = searched[number].relevant is not None

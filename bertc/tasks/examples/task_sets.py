@@ -6,7 +6,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -213,18 +212,11 @@ def task_digest(data: TaskData) -> str:
     return total.hexdigest()
 
 
-class TrainingFacts(NamedTuple):
-    """Facts of the training examples of a task, which its program has."""
+def training_facts(task: AnyTask) -> tuple[int, tuple[str, ...], tuple[float, ...]]:
+    """The number of training examples, their labels unless the task names them, and the weights.
 
-    examples: int
-    labels: tuple[str, ...]
-    """Their labels, unless the task names them."""
-    weights: tuple[float, ...]
-    """The weights of labels that balance them, of a task that has ``loss=balanced``."""
-
-
-def training_facts(task: AnyTask) -> TrainingFacts:
-    """The facts of the training file of a task."""
+    These balance the labels of a task that has ``loss=balanced``.
+    """
     source = part_named(task, "train").source
     if isinstance(source, Path) and is_file(source):
         return _read(task, file_identity(source))
@@ -232,7 +224,7 @@ def training_facts(task: AnyTask) -> TrainingFacts:
 
 
 @lru_cache(maxsize=64)
-def _read(task: AnyTask, identity: object) -> TrainingFacts:
+def _read(task: AnyTask, identity: object) -> tuple[int, tuple[str, ...], tuple[float, ...]]:
     examples = part_examples(task)
     labels = () if getattr(task, "names", ()) else found_labels(task, examples)
     learned = draw_learned_examples(task, examples)
@@ -241,7 +233,7 @@ def _read(task: AnyTask, identity: object) -> TrainingFacts:
         names = labels or label_names(task.answer)
         counts = class_counts(learned)
         weights = balancing(task.answer, [counts[name] for name in names], len(learned))
-    return TrainingFacts(len(learned), labels, weights)
+    return len(learned), labels, weights
 
 
 def class_counts(examples: Examples) -> Counter[str]:

@@ -71,11 +71,8 @@ def files_of(data: str) -> dict[str, Path]:
 
 def first(files: dict[str, Path], names: Iterable[str]) -> Path | None:
     """The first file of ``names`` that exists, compressed or not."""
-    for name in names:
-        for packing in ("", *PACKED):
-            if name + packing in files:
-                return files[name + packing]
-    return None
+    packed_names = (name + packing for name in names for packing in ("", *PACKED))
+    return next((files[name] for name in packed_names if name in files), None)
 
 
 def only(files: dict[str, Path], pattern: str, data: str) -> Path | None:

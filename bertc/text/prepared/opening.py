@@ -232,11 +232,8 @@ def tokenizer_at(address: str, cache: Path) -> Path:
     if place.folder:
         return place.folder / _there(place, plans.TOKENIZER).name
     folder = cache / "tokenizers" / store.fingerprint(address, corpus.plan.fingerprint)
-
-    def fill(folder: Path) -> store.Facts:
-        return copy_part(place, _there(place, plans.TOKENIZER), folder)
-
-    store.obtain(folder, fill, store.Silent())
+    part = partial(_there, place, plans.TOKENIZER)
+    store.obtain(folder, lambda to: copy_part(place, part(), to), store.Silent())
     return folder
 
 

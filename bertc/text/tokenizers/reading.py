@@ -86,12 +86,6 @@ def read_tokenizer(path: Path, lower: bool = True) -> ReadTokenizer:
     return ReadTokenizer(file, **result)
 
 
-def vocabulary_size(read: ReadTokenizer) -> int:
-    """The number of token ids, those of added tokens too."""
-    ids = read.tokenizer.get_vocab(with_added_tokens=True)
-    return known.checked_size(ids, str(read.file))
-
-
 def _file(path: Path) -> Path:
     """The vocabulary file at a path, or the first inside it if it is a folder."""
     if is_folder(path):

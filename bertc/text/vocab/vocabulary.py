@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import count, zip_longest
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -240,17 +240,6 @@ def _starts_word(token: str, model: str) -> bool:
             if token.startswith((BLANK, "<")) or token in PUNCTUATION:
                 return True
             return not all(c.lower() in ENGLISH or c in PUNCTUATION for c in token)
-
-
-def differing_token(
-    first: Vocabulary, second: Vocabulary
-) -> tuple[int, str | None, str | None] | None:
-    """The first number that is another token in each, and these; None for no token."""
-    pairs = ([read.token(i) for i in range(read.size)] for read in (first, second))
-    for number, (token, other_token) in enumerate(zip_longest(*pairs)):
-        if token != other_token:
-            return number, token, other_token
-    return None
 
 
 def vocabulary_of(run: Path, rows: int) -> Vocabulary:
