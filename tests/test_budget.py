@@ -23,8 +23,8 @@ GOALS = {
 BUDGETS = {
     "core": 62_500,
     "lab": 9_600,
-    "tests": 39_490,
-    "words of docs": 32_530,
+    "tests": 39_550,
+    "words of docs": 32_560,
     "lines of README": 120,
     "lines a kind": 404,
     "floors": 10,
