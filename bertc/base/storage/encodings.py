@@ -155,10 +155,13 @@ def _is_plain(word: str) -> bool:
 
 
 def _shown(sample: bytes, *names: str) -> list[str]:
-    """A line by each of some encodings, from shortly before the first character that differs."""
+    """A line by each of some encodings, from shortly before what differs, or is not ASCII."""
     readings = (sample.decode(_codec(name), "replace").split("\n") for name in names)
     line = max(zip(*readings, strict=False), key=lambda texts: len({*texts}))
-    differing = (n for n, signs in enumerate(zip(*line, strict=False)) if len({*signs}) > 1)
+    if names[1:]:
+        differing = (n for n, signs in enumerate(zip(*line, strict=False)) if len({*signs}) > 1)
+    else:
+        differing = (n for n, sign in enumerate(line[0]) if not sign.isascii())
     begin = max(0, next(differing, 0) - _SHOWN_BEFORE)
     return [escaped(text[begin : begin + _SHOWN].strip()) for text in line]
 

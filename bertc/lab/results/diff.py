@@ -4,7 +4,8 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import mul, sub
+from math import isclose
+from operator import mul
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,8 +17,8 @@ from bertc.lab_api import RunFolder, Table, changed, points, units
 REST = "the rest"
 ORDER = (
     "A setting's line is its share: what the program costs more once it is changed too, after "
-    "those above it.\nThe shares sum to the difference. Settings in one line are a program only "
-    "together; one without figures\nfollows from others."
+    "those above it.\nThe shares sum to the difference; another order gives others. Settings in "
+    "one line are a program only\ntogether; one without figures follows from others."
 )
 NOTE = "Memory and time of training on {device}."
 OF_LOSS = {"vocab", "data", "objective"}
@@ -42,7 +43,7 @@ class Cost(NamedTuple):
 COLUMNS: Mapping[str, Callable[[float], str]] = {
     "parameters": units.count_text,
     "FLOPs a token": units.flops_text,
-    "in training": units.flops_text,
+    "FLOPs in all": units.flops_text,
     "peak memory": units.bytes_text,
     "a step": units.duration_text,
 }
@@ -220,7 +221,8 @@ def cost_of(resolved: Resolved, device: str) -> Cost:
 
 
 def _minus(cost: Cost, other: Cost) -> Cost:
-    return Cost(*map(sub, cost, other))
+    pairs = zip(cost, other, strict=True)
+    return Cost(*(0.0 if isclose(a, b, rel_tol=1e-12) else a - b for a, b in pairs))
 
 
 def _texts(cost: Cost, *, signed: bool = False) -> list[str]:
