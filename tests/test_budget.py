@@ -23,7 +23,7 @@ GOALS = {
 BUDGETS = {
     "core": 62_500,
     "lab": 9_600,
-    "tests": 39_550,
+    "tests": 39_560,
     "words of docs": 32_560,
     "lines of README": 120,
     "lines a kind": 404,

@@ -23,6 +23,8 @@ from bertc.base.diagnostics import (
 from bertc.base.storage import durable
 from bertc.cost.planning.plan import next_bytes
 from bertc.ir.terms.masking import of_all_positions
+from bertc.lab.results.runs import read_run
+from bertc.lab.watch.terminal import look
 from bertc.learn.step.step import TrainStep
 from bertc.run.evaluation import held_out as evaluation
 from bertc.run.evaluation.evaluate import evaluate_run
@@ -139,6 +141,10 @@ def test_a_compiled_run_compiles_a_layer_once_and_resumes_to_the_same_bits(
     assert eager.losses == pytest.approx(last["losses"], rel=1e-5)
     assert (eager.positions, eager.accuracy) == (last["positions"], last["accuracy"])
     stop_after(monkeypatch, 4, lambda: go(resolved, "broken"))
+    run, logged = read_run(tmp_path / "broken"), lines(tmp_path / "broken", "train")[-1]
+    assert (run.step, look(run.folder).step, logged["step"]) == (4, 4, 3)
+    assert run.tokens[4] > logged["tokens"]
+    assert run.seconds > logged["seconds"]
     go(resolved, "broken", resume=True)
     same_run(tmp_path / "straight", tmp_path / "broken")
 

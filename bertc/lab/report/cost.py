@@ -8,7 +8,7 @@ from bertc import Estimate, UsageError, estimate
 from bertc.lab.report.markup import element, in_picture, remark
 from bertc.lab.report.page import Part
 from bertc.lab.report.pictures import Picture
-from bertc.lab.results.curves import Curves
+from bertc.lab.results.curves import FlopsUntil
 from bertc.lab.results.runs import Run
 from bertc.lab_api import RunFolder, Table, units
 
@@ -45,7 +45,7 @@ def estimated_cost(folder: RunFolder) -> Estimate:
         return estimate(planned, ELSEWHERE, devices=plan.processes)
 
 
-def cost_section(folder: RunFolder, run: Run, curves: Curves) -> Sequence[Part]:
+def cost_section(folder: RunFolder, run: Run) -> Sequence[Part]:
     """A table of estimates and measurements, what the time went to, and pictures of a step."""
     lock, cost, usage = folder.read_lock(), estimated_cost(folder), folder.read_spent()
     seconds = {use: sum(line.seconds.get(use, 0.0) for line in usage) for use in WENT}
@@ -55,7 +55,7 @@ def cost_section(folder: RunFolder, run: Run, curves: Curves) -> Sequence[Part]:
         memory = (*memory[:3], "")
     rows = [
         _row("parameters", cost.parameters.total, run.parameters, "{:,}".format),
-        *_work(cost, curves, seconds["steps"], sum(line.steps for line in usage)),
+        *_work(cost, run, seconds["steps"], sum(line.steps for line in usage)),
         *(
             (WENT[use], "", f"{units.duration_text(s)}, {s / sum(seconds.values()):.0%}", "")
             for use, s in seconds.items()
@@ -85,12 +85,10 @@ def _row(
     return (title, text(cost), *change)
 
 
-def _work(
-    cost: Estimate, curves: Curves, step_seconds: float, steps_timed: int
-) -> list[tuple[str, ...]]:
+def _work(cost: Estimate, run: Run, step_seconds: float, steps_timed: int) -> list[tuple[str, ...]]:
     """Rows of steps, FLOPs and time; ``step_seconds`` are those of ``steps_timed`` steps."""
-    last = curves.points[-1] if curves.points else None
-    done, flops, seconds = (last.step, last.flops, last.seconds) if last else (0, 0.0, 0.0)
+    done, seconds = run.step, run.seconds
+    flops = FlopsUntil(run.resolved, run.tokens).at(done)
     mean = step_seconds / steps_timed if steps_timed else seconds / done if done else 0.0
     total, planned = cost.time.seconds_total, cost.flops.train_total
     steps = sum(stage.steps for stage in cost.stages)  # by the clock those there is time for
@@ -102,8 +100,9 @@ def _work(
         _row(f"time of {done:,} steps", until, seconds),
         _row("FLOP/s", planned / total, flops / seconds if seconds else 0.0, units.flops_text),
     ]
-    if last and seconds:
-        rows.append(("tokens a second", "", units.count_text(last.tokens / seconds), ""))
+    if run.tokens and seconds:
+        speed = units.count_text(max(run.tokens.values()) / seconds)
+        rows.append(("tokens a second", "", speed, ""))
     return rows
 
 

@@ -38,7 +38,7 @@ def _of_one(run: Run) -> str:
         section("Forecast", lambda: forecast_section(folder, of_run())),
         section("Curves", lambda: curves_section([RunCurves("", "", of_run())])),
         section("Answers", lambda: samples_section(run)),
-        section("Cost", lambda: cost_section(folder, run, of_run())),
+        section("Cost", lambda: cost_section(folder, run)),
         section("Spec", lambda: spec_section(folder)),
     ]
     done = f"finished after {several(run.step, 'step')}"

@@ -107,15 +107,20 @@ def read_run(path: Path) -> Run:
     alike = [evaluation for evaluation in seen if (evaluation.stage, evaluation.of_masked) == kind]
     ends = {evaluation.stage: evaluation for evaluation in seen}
     pruned = folder.network_left
+    tokens = {n["step"]: n["tokens"] for n in lines if "tokens" in n and "best" not in n}
+    seconds = next((line["seconds"] for line in reversed(lines) if "seconds" in line), 0.0)
+    logged = max((line["step"] for line in lines), default=0)
+    if saved := folder.saved_after(logged):
+        tokens[saved[0]], seconds = saved[1:]
     return Run(
         path,
         resolved,
-        max([folder.saved_step, *(line["step"] for line in lines)]) - folder.left_out,
+        max(logged, folder.saved_step) - folder.left_out,
         folder.is_finished(resolved),
         last,
         max(alike, key=lambda evaluation: evaluation.rank, default=None),
         tuple(ends.values())[:-1],
-        {line["step"]: line["tokens"] for line in lines if "tokens" in line and "best" not in line},
-        next((line["seconds"] for line in reversed(lines) if "seconds" in line), 0.0),
+        tokens,
+        seconds,
         sum(weight.numel for weight in model_weights(pruned)) if pruned else None,
     )

@@ -28,7 +28,7 @@ from bertc.base.diagnostics import MissingInputError, StoppedError, UsageError
 from bertc.base.storage import durable
 from bertc.base.storage.durable import lock
 from bertc.base.storage.paths import StrPath, files_matching, is_file, is_folder, is_taken
-from bertc.base.storage.plain_file import read_text
+from bertc.base.storage.plain_file import read_json, read_text
 from bertc.hub import folders
 from bertc.hub.belonging import refuse_strangers, step_of_model
 from bertc.ir.data import drop_places
@@ -82,6 +82,18 @@ class RunFolder:
     def saved_step(self) -> int:
         """The step of the newest checkpoint, by its name; 0 without one."""
         return max((step for step, _ in folders.checkpoint_folders(self.checkpoints)), default=0)
+
+    def saved_after(self, step: int) -> tuple[int, int, float] | None:
+        """The newest checkpoint's step, tokens and seconds until it, if it is of a later step.
+
+        Lines of metrics come every ``log_every`` steps, and a run may be stopped between two.
+        """
+        for saved, folder in folders.checkpoint_folders(self.checkpoints)[:1]:
+            if saved > step:
+                with suppress(diagnostics.BertcError, KeyError, TypeError, ValueError):
+                    progress = read_json(folder / folders.PROGRESS, 2**20)
+                    return saved, int(progress["tokens"]), float(progress["seconds"])
+        return None
 
     def is_finished(self, resolved: Resolved) -> bool:
         """True if the run of this program finished; the digests of its model are written last."""

@@ -156,10 +156,10 @@ def _pause(
         raise GivenUpError(f"given up after step {progress.step:,}, and saved")
     stays = progress.step in (saved.step for saved in run.save_at)
     saving_due = progress.step % run.save_every == 0 or stays or progress.step == end
+    if evaluation_due or saving_due:
+        pace.write_down()  # before the checkpoint, after which no kill may lose it
     if progress.step and saving_due:
         pace.measure("checkpoints", session.save if over else session.save_in_background)
-    if evaluation_due or saving_due:
-        pace.write_down()
 
 
 @contextmanager
