@@ -10,6 +10,7 @@ from bertc.base.diagnostics import MissingInputError, escaped, listed, several
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, is_taken, without_folders
 from bertc.base.storage.plain_file import read_text
+from bertc.cost.units import duration_text
 from bertc.hub.families.family import Obstacle
 from bertc.hub.folders import MODULES, checkpoint_at
 from bertc.hub.leaving.adapter_folder import ADAPTER
@@ -151,11 +152,14 @@ def _body(folder: RunFolder, resolved: Resolved, exported: Exported, step: int) 
 
 def _training(folder: RunFolder, resolved: Resolved, step: int, texts: list[str]) -> Iterator[str]:
     """The text, the settings and the scores of the weights after a step."""
+    most = 0.0 if folder.is_finished(resolved) else resolved.run.most_seconds
     resolved = folder.fix_steps(resolved)
     lines = [line for line in folder.read_metrics() if line["step"] <= step]
     tokens = max((line.get("tokens", 0) for line in lines), default=0)
+    tokens, _ = folder.counted_until(step) or (tokens, 0.0)
     left_out, ends = ends_until(step, lines)
-    yield f"## Training, {step - left_out:,} of {several(resolved.steps, 'step')}"
+    planned = duration_text(most) if most else several(resolved.steps, "step")
+    yield f"## Training, {'stopped at step ' * bool(most)}{step - left_out:,} of {planned}"
     yield from ("", f"It read {tokens:,} tokens, padding of rows included.", *ends)
     yield from ("Its files, with those that it was evaluated on:", "")
     yield from _shown(texts, _TEXTS, "texts")

@@ -110,12 +110,13 @@ def read_run(path: Path) -> Run:
     tokens = {n["step"]: n["tokens"] for n in lines if "tokens" in n and "best" not in n}
     seconds = next((line["seconds"] for line in reversed(lines) if "seconds" in line), 0.0)
     logged = max((line["step"] for line in lines), default=0)
-    if saved := folder.saved_after(logged):
-        tokens[saved[0]], seconds = saved[1:]
+    step = max(logged, folder.saved_step)
+    if step > logged and (counted := folder.counted_until(step)):
+        tokens[step], seconds = counted
     return Run(
         path,
         resolved,
-        max(logged, folder.saved_step) - folder.left_out,
+        step - folder.left_out,
         folder.is_finished(resolved),
         last,
         max(alike, key=lambda evaluation: evaluation.rank, default=None),

@@ -115,8 +115,8 @@ def look(folder: Path) -> RunView:
     trained = [point for point in points if point.kind == "train"]
     evaluations = [point for point in points if point.kind == "eval"]
     step, seconds = (points[-1].step, points[-1].seconds) if points else (0, 0.0)
-    if saved := run.saved_after(step):
-        step, _, seconds = saved
+    if run.saved_step > step and (counted := run.counted_until(run.saved_step)):
+        step, seconds = run.saved_step, counted[1]
     return RunView(
         folder=run.path, name=resolved.name, state=state_of(run, resolved),
         stage=points[-1].stage if points else "", step=step,

@@ -83,16 +83,16 @@ class RunFolder:
         """The step of the newest checkpoint, by its name; 0 without one."""
         return max((step for step, _ in folders.checkpoint_folders(self.checkpoints)), default=0)
 
-    def saved_after(self, step: int) -> tuple[int, int, float] | None:
-        """The newest checkpoint's step, tokens and seconds until it, if it is of a later step.
+    def counted_until(self, step: int) -> tuple[int, float] | None:
+        """Tokens and seconds until a step that has a checkpoint; None of another.
 
         Lines of metrics come every ``log_every`` steps, and a run may be stopped between two.
         """
-        for saved, folder in folders.checkpoint_folders(self.checkpoints)[:1]:
-            if saved > step:
-                with suppress(diagnostics.BertcError, KeyError, TypeError, ValueError):
+        for saved, folder in folders.checkpoint_folders(self.checkpoints):
+            with suppress(diagnostics.BertcError, KeyError, TypeError, ValueError):
+                if saved == step:
                     progress = read_json(folder / folders.PROGRESS, 2**20)
-                    return saved, int(progress["tokens"]), float(progress["seconds"])
+                    return int(progress["tokens"]), float(progress["seconds"])
         return None
 
     def is_finished(self, resolved: Resolved) -> bool:
