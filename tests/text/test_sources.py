@@ -240,6 +240,8 @@ def test_text_that_is_not_utf8_is_reported_before_any_is_read(tmp_path, monkeypa
         (tmp_path / "c.txt").write_bytes(text.encode(name) * 9)
         with pytest.raises(DataError, match=f"c.txt: .* bytes are 0; it seems to be {name}"):
             check("data=files('*.txt*')")
+    (tmp_path / "c.txt").write_bytes(b"a\0")
+    pytest.raises(DataError, check, "data=files('c.txt')").match("it seems to be UTF-16LE")
     (tmp_path / "c.txt").write_bytes(b"")
     assert check("data=files('*.txt*')") == 1
     for look, name in ((check, "data=files('c.txt')"), (survey, "c.txt")):

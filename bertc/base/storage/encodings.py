@@ -77,7 +77,7 @@ def refuse_utf_16(path: StrPath, raw: bytes) -> None:
     first, second, third, fourth = zeros = [raw[place::4].count(0) for place in range(4)]
     if 100 * sum(zeros) > len(raw) and not any(map(raw.startswith, _MARKS.values())):
         name = "UTF-16LE" if second + fourth > first + third else "UTF-16BE"
-        if len(raw) // 4 in (min(first, second), min(third, fourth)):
+        if max(1, len(raw) // 4) in (min(first, second), min(third, fourth)):
             name = "UTF-32LE" if fourth > first else "UTF-32BE"
         count = f"{sum(zeros):,} of the first {len(raw):,} bytes are 0"
         message = f"{path}: {count}; it seems to be {name}"
