@@ -76,7 +76,7 @@ UNIONS: dict[str, set[str]] = defaultdict(set)
 for _field, _kind in kinds_of(Settings):
     UNIONS["vocab" if _field == "vocabulary" else _field].add(_kind)
 UNIONS["gate"], UNIONS["activation"] = {*get_args(Gate)}, {*get_args(Activation)}
-FORMAT_KINDS, UNIT_KINDS = UNIONS["format"], UNIONS["unit"]
+FORMAT_KINDS, UNIT_KINDS = UNIONS["format"], UNIONS["unit"] - {"own"}
 TEXT_KINDS = UNIONS["objective"] - TASKS - {"own"}
 PARTS_OF_A_STEP = ("embeddings", "attention", "ffn", "head", "optimiser", "loader")
 """Those of a transformer, in the order in which tables have them."""
@@ -153,7 +153,8 @@ NETWORKS: dict[str, dict[str, str]] = {
         "stream": "format=stream objective=clm attention=relative",
         "stream-pair": f"format=stream-pair objective=plm {XLNET}",
     },
-    "unit": alike("token adaptive word ngram span", "objective=mlm(unit={})"),
+    "unit": alike("token adaptive word ngram span", "objective=mlm(unit={})")
+    | {"own": "objective=mlm(unit=own('own_parts.py:Pairs'))"},
     "corpus": {
         "docstrings": "data=docstrings", "files": 'data=files("farm.txt")',
         "hf": 'data=hf("nobody/nothing")', "pairs": f"objective=tlm {PAIRS}",

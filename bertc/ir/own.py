@@ -13,11 +13,11 @@ from pydantic import Field
 from bertc.ir import operation as op
 from bertc.ir.base import Constructed, Node, Part, Role, Weight
 
-OwnPlace = Literal["ffn", "attention", "norm", "residual", "objective"]
-Size = Literal["hidden", "heads", "head_dim", "layer", "vocab"]
-"""Numbers that a class gets if its constructor has arguments with these names."""
-Read = Literal["tokens", "inputs", "real"]
-"""Tensors that a term gets beside states if its forward has arguments with these names."""
+OwnPlace = Literal["ffn", "attention", "norm", "residual", "objective", "unit"]
+Size = Literal["hidden", "heads", "head_dim", "layer", "vocab", "pieces"]
+"""Sizes that a class gets for arguments of these names; ``pieces``: a list, the text of each id."""
+Read = Literal["tokens", "inputs", "words", "real"]
+"""Tensors that a term or unit gets if its forward has arguments with these names."""
 _Scaled = tuple[float, int, int]
 """``factor x rows^a x tokens^b``, with both powers."""
 

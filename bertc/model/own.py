@@ -4,7 +4,7 @@ import linecache
 import re
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, cast
 
@@ -16,6 +16,12 @@ from bertc.base.own_code import require_permission
 from bertc.ir.address import key
 from bertc.ir.base import Constructed, Weight
 from bertc.ir.own import Own
+
+TextOf = Callable[[int], str]
+
+
+class RefusedError(Exception):
+    """A class that cannot be used."""
 
 
 @lru_cache(32)
@@ -83,3 +89,34 @@ def call_own(module: nn.Module, x: Tensor, *arguments: Any, **named: Tensor) -> 
     if not weights:
         return cast(Tensor, module(x, *arguments, **named))
     return cast(Tensor, functional_call(module, weights, (x, *arguments), named))
+
+
+@lru_cache(8)
+def _construct_unit(part: Own, device: torch.device, vocab: int, token: TextOf) -> Any:
+    sizes: Any = {"vocab": vocab, "pieces": [*map(token, range(vocab))]}
+    with device:
+        return load_class(part.source, part.code)(**part.chosen(sizes), **dict(part.arguments))
+
+
+def number_units(part: Own, known: Mapping[str, Tensor], vocab: int, token: TextOf) -> Any:
+    """The numbers (b, s) that the user's unit of masking gives to tokens, on their device."""
+    with (device := known["tokens"].device), torch.no_grad():
+        unit = _construct_unit(part, device, vocab, token)
+        return unit.forward(**{name: known[name].clone() for name in part.reads})
+
+
+def try_unit(part: Own, sizes: Mapping[str, int]) -> dict[str, bool]:
+    """Number made-up tokens; raises RefusedError for what docs/own.md rules out."""
+    ids_bs = torch.arange(48).view(3, 16) * 7 % (vocab := sizes["vocab"])
+    known = {"tokens": ids_bs, "words": ids_bs % 3 > 0, "real": torch.ones(3, 16).tril(9) > 0}
+    spellings = str, str, repr  # the last is the same, for a unit that is built anew
+    numbers, *again = (number_units(part, known, vocab, spelling) for spelling in spellings)
+    made = getattr(numbers, "dtype", None), tuple(getattr(numbers, "shape", ()))
+    if made not in [(kind, (3, 16)) for kind in (torch.int64, torch.int32)]:
+        raise RefusedError(f"it makes {made[0]} {made[1]}, not integers (3, 16)")
+    if not all(torch.equal(x, numbers) for x in again):
+        raise RefusedError("called twice, it differs: it keeps a state, or draws at random")
+    rows = ({name: x[row : row + 1] for name, x in known.items()} for row in range(3))
+    if not torch.equal(torch.cat([number_units(part, row, vocab, str) for row in rows]), numbers):
+        raise RefusedError("it reads other rows of the batch")
+    return {}

@@ -22,7 +22,7 @@ from torch.utils.flop_counter import flop_registry
 
 from bertc.base import own_code
 from bertc.ir.own import Own, OwnPlace, Read, Recording, Size, Work
-from bertc.model.own import construct, load_class
+from bertc.model.own import RefusedError, construct, load_class, try_unit
 
 _POINTS = ((4, 32), (8, 32), (4, 64))
 """Rows and tokens of a recording; the others say how a number grows with either."""
@@ -34,16 +34,13 @@ _VIEWS = {
     "split_with_sizes", "empty", "ones_like", "zeros_like",
 }  # fmt: skip
 _ROWS, _TOKENS, _HALF = 2, 16, 8
-_SIZES = {"norm": ("hidden",), "objective": ("hidden", "vocab")}  # else all but vocab
+_SIZES = {"norm": ("hidden",), "objective": ("hidden", "vocab"), "unit": ("vocab", "pieces")}
+_UNREAD = {"objective": "words", "unit": "inputs"}
 _TOLERANCE = 1e-5
 _Sizes = dict[str, int]
 _Inputs = dict[str, Tensor]
 _Step = tuple[Any, list[float], bool]
 """Names, numbers, and whether a weight is a factor, of operations."""
-
-
-class RefusedError(Exception):
-    """A class that cannot be used."""
 
 
 class _Operations(TorchDispatchMode):
@@ -217,21 +214,21 @@ def look_up(part: Own, place: OwnPlace, layers: list[_Sizes]) -> dict[str, Any]:
     if unknown := stated.keys() - parameters.keys():
         raise RefusedError(f"it has no argument {min(unknown)}, but {', '.join(parameters)}")
     asks = tuple(n for n in get_args(Size) if n in parameters and n not in stated)
-    gets = _SIZES.get(place, get_args(Size)[:-1])
+    gets = _SIZES.get(place, get_args(Size)[:4])
     if lacking := {*asks} - {*gets}:
         raise RefusedError(f"at this place it gets {' and '.join(gets)}, and no {min(lacking)}")
     if place == "objective" and not name[0].isupper():
         raise RefusedError("a term begins with a capital letter: others are names of objectives")
-    named = inspect.signature(made.forward).parameters if place == "objective" else ()
-    reads = tuple(name for name in get_args(Read) if name in named)
+    named = inspect.signature(made.forward).parameters if place in _UNREAD else ()
+    reads = tuple(n for n in get_args(Read) if n in named and n != _UNREAD[place])
     needed = [n for n, p in parameters.items() if p.default is p.empty and "*" not in str(p)]
     if missing := [n for n in needed if n not in {*stated, *asks}]:
         raise RefusedError(f"{name} needs {missing[0]}: write {missing[0]}=... in own(...)")
     recordings = dict[tuple[int, ...], Recording]()
     with torch.random.fork_rng(devices=[]):
         part = part.model_copy(update={"asks": asks, "reads": reads, "layer": 0})
-        tried = try_out(part, place, layers[0])
-    for sizes in layers:
+        tried = try_unit(part, layers[0]) if place == "unit" else try_out(part, place, layers[0])
+    for sizes in layers if place != "unit" else ():
         part = part.model_copy(update={"layer": sizes["layer"]})
         chosen = tuple(part.chosen(sizes).values())
         recordings[chosen] = recordings.get(chosen) or _record(part, place, sizes)

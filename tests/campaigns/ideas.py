@@ -95,7 +95,8 @@ AXES: Mapping[str, tuple[str, ...]] = {
     "freeze": ("freeze=1", "freeze=embeddings"),
     "own": ("ffn=own('own_parts.py:Experts')", "attention=own('own_parts.py:Convolution')",
             "norm=pre(function=own('own_parts.py:Tanh'))", "residual=own('own_parts.py:Gated')",
-            "objective=mlm+own('own_parts.py:Detected')"),
+            "objective=mlm+own('own_parts.py:Detected')",
+            "objective=mlm(unit=own('own_parts.py:Pairs'))"),
 }  # fmt: skip
 """A text for each value: settings, those that are empty taken away, and stages behind them."""
 

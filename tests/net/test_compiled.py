@@ -24,7 +24,7 @@ UNTRIED = {
     ("source", "run"), ("source", "none"),  # a teacher's folder; a stage without any says nothing
     ("prune", "none"), ("features", "last"),  # what is usual is left out of the JSON
     ("residual", "plain"),
-    *((part, "own") for part in ("ffn", "attention", "residual", "objective")),  # test_own.py
+    *((part, "own") for part in ("ffn", "attention", "residual", "objective", "unit")),  # its test
     ("init", "run"), ("init", "layers"), ("init", "embeddings"), ("grow", "generator"),
     ("vocabulary", "tokenizer"),  # begin with older runs
     ("positions", "bucketed"),  # tests/model/test_positions.py

@@ -20,6 +20,7 @@ from bertc.model.own import load_class
 from bertc.model.weights import initialise
 from tests.bench.rig import make_step, random_rows
 from tests.conftest import OWN_CLASSES, RUN_RECORDER, reply
+from tests.learn.material import ORDINARY, chosen, corrupted, rows
 from tests.net.programs import FARM
 
 SIZES = "layers=3 hidden=32 heads=2 ffn=48 vocab=60 seq=24 batch=4 steps=20 dropout=0 "
@@ -105,7 +106,8 @@ MIXED = (
 )
 
 
-TERM = f"objective=mlm+0.1*rtd(over=masked)+0.5*{own('Detected')} generator=0.5"
+UNIT = f"mlm(unit={own('Pairs')}, masking=static(2))"
+TERM = f"objective={UNIT}+0.1*rtd(over=masked)+0.5*{own('Detected')} generator=0.5"
 
 
 @pytest.mark.parametrize("settings", [MIXED, f"share=ffn ffn={own('Numbered')}", TERM])
@@ -162,6 +164,18 @@ REFUSED = {
     "objective=own('own_parts.py:Wrong', how='padded')": "it reads tokens that are padding",
     "objective=own('own_parts.py:Wrong', how='fine') pack=true": "reads other documents",
     f"stage 'a' {{ steps=5 objective={own('Unknown')} }}": "has no class Unknown",
+    f"objective=mntp(unit={own('Numbered')})": "it gets vocab and pieces, and no hidden",
+    f"objective=mlm(unit={own('Narrow')})": "missing 1 required positional argument: 'x'",
+    **{
+        f"objective=mlm(unit={own('WrongUnit', f', how={how!r}')})": why
+        for how, why in {
+            "floats": "it makes torch.float32 (3, 16), not integers",
+            "short": "(3, 15), not",
+            "counts": "called twice, it differs",
+            "draws": "called twice, it differs",
+            "mixes": "it reads other rows of the batch",
+        }.items()
+    },
     f"attention={own('Blind')}": "it reads tokens that the mask hides",
     f"ffn={own('Tabled')}": "it has the buffer table: make that in forward",
     f"ffn={own('Batched')}": "it reads other rows of the batch",
@@ -224,6 +238,27 @@ def test_the_recorder_answers_from_a_process(monkeypatch):
         answer = reply({"own": request, "place": setting, "sizes": sizes})
         recorded = [recording.model_dump(mode="json") for recording in part.recordings]
         assert json.loads(json.dumps(answer["recordings"])) == recorded
+
+
+@pytest.mark.parametrize("more", ["", ", count=stochastic", ", mask_specials=true, p=50%"])
+def test_a_unit_of_words_masks_what_the_built_in_one_does(more):
+    inputs = rows(300, 48)
+    units = "word", own("Pairs", ", longest=1")
+    masked = [corrupted(f"mlm(unit={unit}{more})", inputs) for unit in units]
+    assert torch.equal(masked[0].reading.token_ids, masked[1].reading.token_ids)
+    assert all(map(torch.equal, *(batch.terms["mlm"][:3] for batch in masked)))
+
+
+def test_a_unit_is_masked_whole_never_with_minus_one_and_ends_at_special_tokens():
+    inputs, unit = rows(300, 24), own("Pairs", ", longest=1000, never='20'")
+    marks = chosen(corrupted(f"mlm(60%, unit={unit})", inputs))
+    inside = (inputs.token_ids >= ORDINARY) & (inputs.token_ids != 20)
+    assert not (marks & ~inside).any()
+    assert not (marks.diff(dim=1) & inside[:, 1:] & inside[:, :-1]).any()
+    last = marks.gather(1, inputs.lengths[:, None] - 2)[:, 0]
+    assert (marks[:, 1] != last).any()  # of documents of one row
+    with pytest.raises(SpecError, match="E205"):
+        resolve(f"vocab=60 objective=mlm(unit={unit})+sbo")
 
 
 def test_a_body_of_another_kind_has_terms_too():

@@ -19,6 +19,7 @@ from bertc.ir.learning import Term
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.own import Own, Size
 from bertc.ir.program import Complete, CompleteStage
+from bertc.ir.terms.masking import Masks
 from bertc.ir.vocabulary import table_rows
 from bertc.ir.written import Given, Origin, map_terms
 
@@ -34,7 +35,10 @@ def own_classes(program: Complete, diagnostics: Diagnostics) -> Complete:
 
     def looked_up(part: Any, place: str, origin: Origin) -> Any:
         """A part with what it has and does; itself if it is no class, or refused."""
-        if not isinstance(part, Own) or part.recordings or diagnostics.found:
+        if isinstance(part, Masks):
+            unit = looked_up(part.unit, "unit", origin)
+            return part if unit is part.unit else part.model_copy(update={"unit": unit})
+        if not isinstance(part, Own) or part.source or diagnostics.found:
             return part
         try:
             own_code.require_permission(part.code)
@@ -103,7 +107,7 @@ def _sizes(program: Complete, name: str) -> Iterator[_Sizes]:
         inner = [*layer_values(program.ffn, layers), *(many * width for many in heads)]
         sizes += [(width, 1, width, 0) for width in sorted({program.embedding, *inner})]
     for numbers in sizes:
-        yield tuple(zip(get_args(Size), (*numbers, table_rows(program.vocab)), strict=True))
+        yield tuple(zip(get_args(Size), (*numbers, table_rows(program.vocab), 0), strict=True))
 
 
 @lru_cache(64)

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from bertc.ir.base import BY_KIND, Node, once
+from bertc.ir.own import Own
 
 
 class _Unit(Node):
@@ -72,7 +73,13 @@ class SpanUnit(_Unit):
     masks_spans = True
 
 
-Unit = Annotated[TokenUnit | WordUnit | NgramUnit | SpanUnit | AdaptiveUnit, BY_KIND]
+class OwnUnit(_Unit, Own):
+    """Neighbouring tokens with one number of a class of the user's own; with -1 never masked."""
+
+    kind: Literal["own"] = "own"
+
+
+Unit = Annotated[TokenUnit | WordUnit | NgramUnit | SpanUnit | AdaptiveUnit | OwnUnit, BY_KIND]
 
 
 class Replace(Node):

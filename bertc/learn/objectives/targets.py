@@ -4,7 +4,7 @@ Axes: b rows, s positions of a row, m examples of a row, k predictions of a row,
 holds one example, or several if rows are packed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, assert_never
 
 import torch
@@ -45,6 +45,7 @@ class VocabTensors(NamedTuple):
     unigram_cdf: Float[Tensor, "v"]  # cumulative frequency in the training text
     frequency: Float[Tensor, "v"]  # in the training text; the lowest for absent tokens
     weights: Float[Tensor, "v"] | None = None  # of adaptive masks; None: equal
+    token: Callable[[int], str] = str  # the text of an id
 
 
 class Predictions(NamedTuple):

@@ -233,7 +233,7 @@ def vocab_tensors(vocabulary: Vocabulary, device: torch.device) -> VocabTensors:
         mask=vocabulary.mask, word_start=torch.from_numpy(vocabulary.word_start).to(device),
         special=torch.from_numpy(vocabulary.special).to(device),
         unigram_cdf=cumulative(frequency_v).to(device),
-        frequency=frequency_v.clamp(min=lowest).to(device),
+        frequency=frequency_v.clamp(min=lowest).to(device), token=vocabulary.token,
     )  # fmt: skip
 
 

@@ -206,4 +206,26 @@ class Wrong(nn.Module):
         return {"detached": losses.detach(), "infinite": losses / 0}.get(self.how, losses)
 
 
+class Pairs:
+    def __init__(self, pieces: list[str], longest: int = 2, never: str = ""):
+        self.longest = longest
+        self.never = torch.tensor([i for i, piece in enumerate(pieces) if piece == never])
+
+    def forward(self, tokens, words):
+        numbers = words.cumsum(1) // self.longest
+        return numbers.masked_fill(torch.isin(tokens, self.never), -1)
+
+
+class WrongUnit:
+    def __init__(self, how: str):
+        self.how, self.calls = how, 0
+
+    def forward(self, tokens):
+        self.calls += 1
+        return {
+            "counts": tokens * 0 + self.calls, "floats": tokens.float(), "short": tokens[:, 1:],
+            "mixes": tokens - tokens.flip(0), "draws": torch.randint_like(tokens, 9),
+        }[self.how]  # fmt: skip
+
+
 nsp = Detected

@@ -11,9 +11,11 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
-from bertc.ir.terms.masking import Count
+from bertc.ir.terms.masking import Count, OwnUnit
 from bertc.learn.objectives.draws import LAST, below, lane_of, order_keys, smallest, unit
 from bertc.learn.objectives.targets import VocabTensors
+from bertc.learn.objectives.term import TextRows
+from bertc.model.own import number_units
 
 SPARE = 16  # words drawn beyond the budget, since long ones are skipped near its end
 ROUNDS = 4  # of taking words up to the first that does not fit; more would change one row in 10,000
@@ -48,10 +50,23 @@ def find_text(
 
 
 def find_words(token_ids_bs: Int[Tensor, "b s"], text: Text, vocab: VocabTensors) -> Words:
-    """Number the words; a token after a special one always begins a word."""
+    """Number the words."""
+    return _number(look_up(vocab.word_start, token_ids_bs), text)
+
+
+def find_units(unit: OwnUnit, rows: TextRows, text: Text, words: Words) -> Words:
+    """Number the units of a user's class as words; they never cross special tokens."""
+    begins_bs = F.pad(words.number, (1, 0)).diff(dim=1) > 0
+    known = {"tokens": rows.inputs.token_ids, "words": begins_bs, "real": rows.real}
+    numbers_bs = number_units(unit, known, rows.vocab.size, rows.vocab.token)
+    other_bs = F.pad(numbers_bs.diff(dim=1) != 0, (1, 0))
+    return _number(other_bs, text._replace(allowed=text.allowed & (numbers_bs >= 0)))
+
+
+def _number(begins_bs: Bool[Tensor, "b s"], text: Text) -> Words:
+    """Number words by their first tokens; a token after a special one always begins a word."""
     apart_bs = ~text.ordinary
-    after_apart_bs = F.pad(apart_bs[:, :-1], (1, 0), value=True)
-    begins_bs = look_up(vocab.word_start, token_ids_bs) | apart_bs | after_apart_bs
+    begins_bs = begins_bs | apart_bs | F.pad(apart_bs[:, :-1], (1, 0), value=True)
     b, seq = begins_bs.shape
     number_bs = begins_bs.cumsum(1)
     lane_bs = torch.arange(seq, device=begins_bs.device).expand(b, seq)

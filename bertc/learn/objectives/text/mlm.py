@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from bertc.ir.terms import masking
 from bertc.ir.terms.masked import Masked
-from bertc.ir.terms.masking import AdaptiveUnit, Masks, NgramUnit, SpanUnit, TokenUnit, WordUnit
 from bertc.learn.objectives import draws, term
 from bertc.learn.objectives.targets import MicroBatch, Predictions, VocabTensors
 from bertc.learn.objectives.text import choice
@@ -83,7 +83,7 @@ def _has_one_before(hidden: Predictions, reading: EncoderInputs) -> Bool[Tensor,
 
 
 def mask_tokens(
-    objective: Masks, rows: term.TextRows, over: float
+    objective: masking.Masks, rows: term.TextRows, over: float
 ) -> tuple[Int[Tensor, "b s"], Predictions]:
     """Token ids (b, s) after masking, and the predictions; ``over``: share of the steps made.
 
@@ -122,22 +122,22 @@ def mask_tokens(
     return token_ids[:, :seq], Predictions(slots_bk, targets_bk, used_bk.float())
 
 
-def _lanes(objective: Masks, seq: int, predictions: int) -> tuple[int, ...]:
+def _lanes(objective: masking.Masks, seq: int, predictions: int) -> tuple[int, ...]:
     """Number of random numbers per row for choosing its tokens, by use."""
     match objective.unit:
-        case TokenUnit() if not objective.distinct:
+        case masking.TokenUnit() if not objective.distinct:
             return (predictions,)
-        case TokenUnit() | AdaptiveUnit() | WordUnit():
+        case masking.TokenUnit() | masking.AdaptiveUnit() | masking.WordUnit() | masking.OwnUnit():
             return (seq,)
-        case NgramUnit(max=most):
+        case masking.NgramUnit(max=most):
             return (seq, ngram_draws(most, objective.p, predictions))
-        case SpanUnit() as span:
+        case masking.SpanUnit() as span:
             draws = span_draws(span, objective.p, predictions)
             return (draws, draws)
 
 
 def _choose(
-    objective: Masks,
+    objective: masking.Masks,
     rows: term.TextRows,
     share: float,
     chance_b: Int[Tensor, "b"],
@@ -149,7 +149,7 @@ def _choose(
     text = choice.find_text(inputs.token_ids, rows.real, vocab)
     if objective.mask_specials:
         text = text._replace(allowed=rows.real)
-    if isinstance(objective.unit, AdaptiveUnit):
+    if isinstance(objective.unit, masking.AdaptiveUnit):
         weights_bs = text.allowed.double()
         if vocab.weights is not None:
             weights_bs = weights_bs * vocab.weights[inputs.token_ids]
@@ -160,7 +160,7 @@ def _choose(
     counts_b = choice.counts(objective.count, share, inputs.lengths, text, chance_b, predictions)
     if not objective.distinct:
         return choice.drawn_again(text, lanes[0], counts_b)
-    if isinstance(objective.unit, TokenUnit):
+    if isinstance(objective.unit, masking.TokenUnit):
         if objective.rare:
             scarcity_bs = choice.look_up(vocab.frequency, inputs.token_ids) ** objective.rare
             keys_bs = draws.weigh_keys(lanes[0], scarcity_bs, text.allowed)
@@ -169,12 +169,15 @@ def _choose(
         return choice.lowest(keys_bs, counts_b, predictions)
     words = choice.find_words(inputs.token_ids, text, vocab)
     match objective.unit:
-        case SpanUnit() as span:
+        case masking.SpanUnit() as span:
             keys_bs = span_keys(span, words, text, inputs.lengths, lanes[0], lanes[1])
             return choice.lowest(keys_bs, counts_b, predictions)
-        case WordUnit():
+        case masking.WordUnit():
             chosen_bs = choice.choose_words(words, lanes[0], counts_b, predictions)
-        case NgramUnit(max=most):
+        case masking.OwnUnit() as unit:
+            units = choice.find_units(unit, rows, text, words)
+            chosen_bs = choice.choose_words(units, lanes[0], counts_b, predictions)
+        case masking.NgramUnit(max=most):
             chosen_bs = choose_ngrams(most, words, text, lanes[0], lanes[1], counts_b)
     return choice.marked(chosen_bs, predictions)
 
