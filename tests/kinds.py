@@ -112,6 +112,7 @@ NETWORKS: dict[str, dict[str, str]] = {
         **alike("sinusoidal rotary alibi", "positions={}"), "learned": "positions=learned(32)",
         "bucketed": "positions=bucketed(32, buckets=4, distance=4)",
         "none": "positions=none attention=relative",
+        "own": "positions=own('own_parts.py:Turned', on=heads)",
     },
     "share": {
         **alike("none all attention ffn", "share={}"), "groups": "share=groups(1)",
@@ -132,7 +133,10 @@ NETWORKS: dict[str, dict[str, str]] = {
         "bilstm": f"{TAG}, head=bilstm(8, 1))", "plain": 'task=squad(".", version=2)',
         "conditioned": 'task=squad(".", version=2, head=conditioned)',
     },
-    "body": {"transformer": "", "bilstm": "body=bilstm(8)"},
+    "body": {
+        "transformer": "", "bilstm": "body=bilstm(8)",
+        "own": "body=own('own_parts.py:Mixer', hidden=8)",
+    },
     "generator": {
         "none": "generator=none", **alike("unigram random", "generator={} objective=rtd"),
         "network": "generator=network(0.5, tie=gdes) embedding=8 objective=rtd+mlm",

@@ -13,7 +13,10 @@ from pydantic import Field
 from bertc.ir import operation as op
 from bertc.ir.base import Constructed, Node, Part, Role, Weight
 
-OwnPlace = Literal["ffn", "attention", "norm", "residual", "objective", "unit"]
+OwnPlace = Literal[
+    "ffn", "attention", "norm", "residual", "objective", "unit", "activation", "positions",
+    "heads", "body",
+]  # fmt: skip
 Size = Literal["hidden", "heads", "head_dim", "layer", "vocab", "pieces"]
 """Sizes that a class gets for arguments of these names; ``pieces``: a list, the text of each id."""
 Read = Literal["tokens", "inputs", "words", "real"]
@@ -44,9 +47,13 @@ class Work(Node):
 
 
 class Recording(Node):
-    """Weights, by name and shape, and operations of a class that is built with these ``sizes``."""
+    """Weights, by name and shape, and operations of a class that is built with these ``sizes``.
+
+    ``width`` is that of the states, where it differs from place to place.
+    """
 
     sizes: tuple[int, ...]
+    width: Annotated[int, Field(exclude_if=not_)] = 0
     weights: tuple[tuple[str, tuple[int, ...]], ...]
     works: tuple[Work, ...]
 
@@ -80,8 +87,8 @@ class Own(Node):
 
     def recorded(self, sizes: Mapping[str, int]) -> Recording:
         """The recording with these sizes, of which it needs those that it asks for."""
-        numbers = self.chosen(sizes)
-        return next(r for r in self.recordings if r.sizes == tuple(numbers.values()))
+        numbers, widths = tuple(self.chosen(sizes).values()), (0, sizes["hidden"])
+        return next(r for r in self.recordings if r.sizes == numbers and r.width in widths)
 
     def chosen(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """The sizes that it asks for, by name."""

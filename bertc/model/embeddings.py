@@ -17,6 +17,7 @@ from bertc.ir.network.table import AdaptiveTable, Cluster
 from bertc.model.inputs import EncoderInputs, gather_positions
 from bertc.model.native import dropout
 from bertc.model.norm import build_norm
+from bertc.model.own_positions import PlacedTokens, build_own
 from bertc.model.positions import build_positions
 from bertc.model.weights import Embedding, Linear, Table, look_up_rows, parameter
 
@@ -74,7 +75,9 @@ class Embeddings(nn.Module):
         super().__init__()
         self.token = build_tokens(table, node)
         self.scale = math.sqrt(node.hidden) if node.table.scaled else 1.0
-        self.position = build_positions(table, "embeddings.position", node.positions)
+        at = "embeddings.position"
+        own = build_own(table, f"{at}.own", node.positions, heads=False)
+        self.position = PlacedTokens(own) if own else build_positions(table, at, node.positions)
         self.segment = Embedding(table, "embeddings.segment") if node.segments else None
         self.language = Embedding(table, "embeddings.language") if node.languages else None
         self.unseen = parameter(table["embeddings.unseen"]) if node.two_streams else None
@@ -116,7 +119,9 @@ class Embeddings(nn.Module):
         """Add the embeddings of positions, segments and languages."""
         if self.scale != 1:
             x_bse = x_bse * self.scale
-        if self.position is not None:
+        if isinstance(self.position, PlacedTokens):
+            x_bse = self.position(x_bse, inputs)
+        elif self.position is not None:
             x_bse = x_bse + self.position.added(x_bse, inputs)
         if self.segment is not None:
             segment_ids_bs = inputs.segment_ids

@@ -27,7 +27,7 @@ from bertc.model.inputs import EncoderInputs, gather_positions
 from bertc.model.layer import AttentionPart, Compute, Context, Layer, Projects, compute_layer
 from bertc.model.native import dropout
 from bertc.model.norm import norm_if_any
-from bertc.model.positions import build_positions
+from bertc.model.positions import LearnedPositions
 from bertc.model.stream import Stream
 from bertc.model.weights import Linear, add_parameters
 
@@ -61,7 +61,7 @@ class Encoder(BodyModule):
         self._layers = tuple(Layer(self.attention[str(a)], self.ffn[str(f)]) for a, f in owners)
         self.norm = norm_if_any(table, "norm", node.norm.of_end)
         decoder = decoder_positions(node)
-        self.decoder_positions = build_positions(table, DECODER, decoder) if decoder else None
+        self.decoder_positions = LearnedPositions(table, DECODER, decoder) if decoder else None
         self.pooler = Pooler(table, node) if node.pooler else None
         if isinstance(node.adapt, Lora):
             for module in self.modules():

@@ -16,7 +16,7 @@ from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.residual import OwnResidual
 from bertc.model.native import Kernels, dropout, kernels_for
 from bertc.model.norm import AnyNorm, build_norm, norm_if_any
-from bertc.model.own import OwnModule, construct_from
+from bertc.model.own import OwnModule, call_own, construct_from
 from bertc.model.weights import Linear, Table, adapted, join_linear
 
 
@@ -113,11 +113,19 @@ class Mlp(FeedForward):
         super().__init__()
         self.inner = Linear(table, f"{name}.inner")
         self.outer = Linear(table, f"{name}.outer")
-        self.activation = node.activation
+        self.activation: nodes.Activation | None = None
+        if isinstance(node.activation, nodes.OwnActivation):
+            self.own_activation = construct_from(table, f"{name}.own_activation", node.activation)
+        else:
+            self.activation = node.activation
 
     def forward(self, x_bsh: Float[Tensor, "b s h"]) -> Tensor:
         """Hidden states (b, s, h) to (b, s, h)."""
-        return self.outer(self.read_last(activated(self.activation, self.inner, x_bsh)))
+        if self.activation is None:
+            inner_bsf = call_own(self.own_activation, self.inner(x_bsh))
+        else:
+            inner_bsf = activated(self.activation, self.inner, x_bsh)
+        return self.outer(self.read_last(inner_bsf))
 
 
 class Glu(FeedForward):

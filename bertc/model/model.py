@@ -7,6 +7,7 @@ from bertc.ir.network.bilstm import BiLstmBody
 from bertc.ir.network.body import Body
 from bertc.ir.network.body_node import Wanted
 from bertc.ir.network.encoder import Encoder as EncoderNode
+from bertc.ir.network.own_body import OwnBodyNode
 from bertc.ir.program import MAIN, Network, Resolved, frozen_weights, model_weights
 from bertc.ir.terms.node import TermNode, asks_head
 from bertc.model.bilstm import BiLstm
@@ -14,6 +15,7 @@ from bertc.model.body import LAST, BodyModule, Outputs
 from bertc.model.encoder import Encoder
 from bertc.model.heads import Heads
 from bertc.model.inputs import EncoderInputs
+from bertc.model.own_body import OwnBody
 from bertc.model.weights import initialise
 
 
@@ -153,6 +155,8 @@ def build_body(node: Body) -> BodyModule:
             return Encoder(node)
         case BiLstmBody():
             return BiLstm(node)
+        case OwnBodyNode():
+            return OwnBody(node)
 
 
 def _check(inputs: EncoderInputs) -> None:

@@ -64,7 +64,12 @@ def build_positions(
             return LearnedPositions(table, name, node)
         case nodes.SinusoidalPositions():
             return SinusoidalPositions(table, name)
-        case nodes.NoPositions() | nodes.RotaryPositions() | nodes.AlibiPositions():
+        case (
+            nodes.NoPositions()
+            | nodes.RotaryPositions()
+            | nodes.AlibiPositions()
+            | nodes.OwnPositions()
+        ):
             return None
 
 
@@ -195,7 +200,7 @@ def related_by(
             rows = torch.tensor([*map(node.row_of, distances)], device=at_bs.device)
             biases_ln = F.embedding(rows, shared["relative.distance.weight"])
             return Distances(at_bq, at_bs, biases_ln)
-        case nodes.LearnedPositions() | nodes.SinusoidalPositions() | nodes.NoPositions():
+        case _:  # of the user's own, which attention parts have
             return None
 
 

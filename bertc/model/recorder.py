@@ -34,7 +34,11 @@ _VIEWS = {
     "split_with_sizes", "empty", "ones_like", "zeros_like",
 }  # fmt: skip
 _ROWS, _TOKENS, _HALF = 2, 16, 8
-_SIZES = {"norm": ("hidden",), "objective": ("hidden", "vocab"), "unit": ("vocab", "pieces")}
+_ANY_WIDTH = ("norm", "activation", "positions", "heads")
+_SIZES = {
+    "objective": ("hidden", "vocab"), "unit": ("vocab", "pieces"),
+    **dict.fromkeys((*_ANY_WIDTH, "body"), ("hidden",)),
+}  # fmt: skip  # else all but those of vocabularies
 _UNREAD = {"objective": "words", "unit": "inputs"}
 _TOLERANCE = 1e-5
 _Sizes = dict[str, int]
@@ -101,6 +105,11 @@ def _inputs(part: Own, place: OwnPlace, sizes: _Sizes, rows: int, tokens: int) -
         ids = torch.randint(sizes["vocab"], (rows, tokens), generator=generator)
         read = {"tokens": ids, "inputs": ids.flip(1), "real": torch.ones_like(ids).bool()}
         return {"x": x, **{name: read[name] for name in part.reads}}
+    if place == "body":
+        return {"x": x, "real": torch.ones(rows, tokens, dtype=torch.bool)}
+    if place in ("positions", "heads"):
+        x = x[:, :, None].repeat(1, 1, sizes["heads"], 1) if place == "heads" else x
+        return {"x": x, "places": torch.arange(tokens).expand(rows, tokens)}
     return {"x": x, "y": x.flip(1)} if place == "residual" else {"x": x}
 
 
@@ -148,6 +157,7 @@ def _record(part: Own, place: OwnPlace, sizes: _Sizes) -> Recording:
     weights = construct(part, sizes).named_parameters()
     return Recording(
         sizes=tuple(part.chosen(sizes).values()),
+        width=sizes["hidden"] if place in _ANY_WIDTH else 0,
         weights=tuple((name, tuple(weight.shape)) for name, weight in weights),
         works=tuple(works),
     )
@@ -202,9 +212,11 @@ def _alike(module: nn.Module, part: Own, place: OwnPlace, inputs: _Inputs) -> di
         first, second = (y if place == "objective" else y[:, :_HALF] for y in both)
         alike[name] = torch.allclose(first, second, atol=_TOLERANCE)
     if not alike.pop(""):
-        others = {"attention": "that the mask hides", "objective": "that are padding, not real"}
+        padding = "that are padding, not real"
+        others = {"attention": "that the mask hides", "objective": padding, "body": padding}
         raise RefusedError(f"it reads tokens {others.get(place, 'of its row, as attention may')}")
-    return alike | ({"packs": False} if place == "objective" else {})
+    unknown = {"objective": ("packs",), "body": ("packs", "causal")}.get(place, ())
+    return alike | dict.fromkeys(unknown, False)
 
 
 def look_up(part: Own, place: OwnPlace, layers: list[_Sizes]) -> dict[str, Any]:
@@ -224,14 +236,17 @@ def look_up(part: Own, place: OwnPlace, layers: list[_Sizes]) -> dict[str, Any]:
     needed = [n for n, p in parameters.items() if p.default is p.empty and "*" not in str(p)]
     if missing := [n for n in needed if n not in {*stated, *asks}]:
         raise RefusedError(f"{name} needs {missing[0]}: write {missing[0]}=... in own(...)")
-    recordings = dict[tuple[int, ...], Recording]()
+    recordings = dict[tuple[tuple[int, ...], int], Recording]()
     with torch.random.fork_rng(devices=[]):
         part = part.model_copy(update={"asks": asks, "reads": reads, "layer": 0})
         tried = try_unit(part, layers[0]) if place == "unit" else try_out(part, place, layers[0])
     for sizes in layers if place != "unit" else ():
         part = part.model_copy(update={"layer": sizes["layer"]})
-        chosen = tuple(part.chosen(sizes).values())
+        chosen = tuple(part.chosen(sizes).values()), sizes["hidden"] * (place in _ANY_WIDTH)
         recordings[chosen] = recordings.get(chosen) or _record(part, place, sizes)
+    fixed = {sizes[:-1] if asks[-1:] == ("layer",) else sizes for sizes, _ in recordings}
+    if len(fixed) > 1 and not any(recording.weights for recording in recordings.values()):
+        raise RefusedError("it asks for sizes without having weights: read x.shape in forward")
     written = [recording.model_dump(mode="json") for recording in recordings.values()]
     return {"asks": asks, "reads": reads, "recordings": written, **tried}
 

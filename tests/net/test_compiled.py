@@ -27,7 +27,7 @@ UNTRIED = {
     *((part, "own") for part in ("ffn", "attention", "residual", "objective", "unit")),  # its test
     ("init", "run"), ("init", "layers"), ("init", "embeddings"), ("grow", "generator"),
     ("vocabulary", "tokenizer"),  # begin with older runs
-    ("positions", "bucketed"),  # tests/model/test_positions.py
+    ("positions", "bucketed"), ("positions", "own"),  # tests/model/test_positions.py, test_own.py
     ("optimizer", "muon"),  # bf16 sums differ between machines: tests/run/test_optimizers.py
     ("average", "none"), ("average", "ema"),  # tests/run/test_average.py
     ("adapt", "none"),  # is left out too

@@ -37,6 +37,9 @@ SAME = {
     "norm after": ("", "norm=post", "Norm'"),
     "rms": ("norm=pre(eps=1e-12, function=rms)", "norm=pre", "RmsNorm'"),
     "residual": ("norm=pre", "norm=pre(eps=1e-5) residual", "Added'"),
+    "activation": ("", "activation", "Bent'"),
+    "rotary": ("positions=rotary(100)", "positions", "Turned', on=heads, theta=100.0"),
+    "learned": ("positions=SEQ", "positions", "Placed', most=SEQ"),
 }  # fmt: skip
 """A built-in kind, its setting, and the class that is the same."""
 PLACED = ("norm=pre", "norm=post")
@@ -54,7 +57,8 @@ def own_spec(setting, code, ffn):
 
 
 def alike(case, sizes):
-    built_in, setting, code = SAME[case]
+    (seq,) = (part.removeprefix("seq=") for part in sizes.split() if part.startswith("seq="))
+    built_in, setting, code = (text.replace("SEQ", seq) for text in SAME[case])
     (ffn,) = (part.removeprefix("ffn=") for part in sizes.split() if part.startswith("ffn="))
     rest = sizes.replace(f"ffn={ffn} ", "") if setting == "ffn" else sizes
     return resolve(sizes + built_in), resolve(rest + own_spec(setting, code, ffn))
@@ -107,12 +111,20 @@ MIXED = (
 
 
 UNIT = f"mlm(unit={own('Pairs')}, masking=static(2))"
+OTHERS = f"activation={own('Sloped')} positions={own('Sloped')} share=attention"
+BODY = f"body={own('Mixer', ', hidden=32')}"
 TERM = f"objective={UNIT}+0.1*rtd(over=masked)+0.5*{own('Detected')} generator=0.5"
 
 
-@pytest.mark.parametrize("settings", [MIXED, f"share=ffn ffn={own('Numbered')}", TERM])
-def test_a_run_with_parts_resumes_to_the_same_bits_without_their_file(resumes, tiny, settings):
-    resolved = tiny(settings, save_every=100)
+@pytest.mark.parametrize(
+    "settings", [MIXED, f"share=ffn ffn={own('Numbered')}", TERM, OTHERS, BODY]
+)
+def test_a_run_with_parts_resumes_to_the_same_bits_without_their_file(
+    resumes, tiny, corpus_file, settings
+):
+    text = f"{BODY} vocab=wordpiece(120) data=files('{corpus_file}') seq=24 batch=8 steps=12"
+    text += " holdout=0.2 precision=fp32 eval_every=6"
+    resolved = resolve(text) if settings == BODY else tiny(settings, save_every=100)
     Path("own_parts.py").unlink()
     resumes(resolved, 1, 6)
 
@@ -152,6 +164,7 @@ REFUSED = {
     f"ffn={own('Raising')}": "RuntimeError",
     f"ffn={own('Nowhere')}": "own_parts.py has no class Nowhere, but Experts, Convolution",
     f"ffn={own('Experts', ', depth=3')}": "it has no argument depth, but hidden, experts, width",
+    f"activation={own('Weightless')}": "it asks for sizes without having weights",
     f"ffn={own('Glu', ', width=8')}": "Glu needs activation: write activation=... in own(...)",
     f"ffn={own('Mixing')}": "it reads tokens of its row, as attention may",
     f"norm=pre(function={own('Numbered')})": "it gets hidden, and no layer",
@@ -180,6 +193,9 @@ REFUSED = {
     f"ffn={own('Tabled')}": "it has the buffer table: make that in forward",
     f"ffn={own('Batched')}": "it reads other rows of the batch",
     "ffn=own('own_parts:Experts')": "names no class of a file",
+    f"activation={own('Sloped')} prune=neurons(25%)": "what is to be removed is within a part",
+    f"positions={own('Mixing')}": "it reads tokens",
+    f"body={own('Mixing')}": "that are padding",
     "ffn=own('../own_parts.py:Experts')": "is not below",
     "ffn=own('nowhere.py:Experts')": "nowhere.py is not there",
     "ffn=own('linked.py:Experts')": "is not below",
@@ -201,7 +217,7 @@ def test_a_part_that_cannot_be_is_refused_with_its_reason(text, tmp_path):
     shutil.copy("own_parts.py", "below")
     os.chdir("below")
     with pytest.raises(SpecError, match="E390") as caught:
-        resolve(f"layers=2 hidden=32 heads=2 vocab=60 seq=24 {text}")
+        resolve(text if "body" in text else f"layers=2 hidden=32 heads=2 vocab=60 seq=24 {text}")
     (found,) = caught.value.diagnostics
     assert REFUSED[text] in found.message.replace(str(tmp_path), "")
     if "Raising" in text:

@@ -58,14 +58,17 @@ def own_classes(program: Complete, diagnostics: Diagnostics) -> Complete:
     def of_block(settings: Mapping[str, Given]) -> Mapping[str, Given]:
         return map_terms(settings, lambda t: of_terms((t,), settings["objective"].origin)[0])
 
-    for name in ("ffn", "attention", "norm", "residual"):
+    for name in ("ffn", "attention", "norm", "residual", "activation", "positions"):
         setting, origin = getattr(program, name), program.origins[name]
         before = setting.function if name == "norm" else setting
-        if (part := looked_up(before, name, origin)) is not before:
+        place = getattr(before, "on", name).replace("embeddings", name)
+        if (part := looked_up(before, place, origin)) is not before:
             value = setting.model_copy(update={"function": part}) if name == "norm" else part
             program = set_values(program, {name: Given(value, origin)})
+    origin = program.origins["body"]
+    if (body := looked_up(program.body, "body", origin)) is not program.body:
+        program = _with_body(program, Given(body, origin))
     if (changed := program.program.map_blocks(of_block)) is not program.program:
-        # Attributes also have the settings that a body of another kind does not read.
         stages = tuple(
             s.model_copy(update={"objective": of_terms(s.objective, s.origins["objective"])})
             for s in program.stages
@@ -76,6 +79,13 @@ def own_classes(program: Complete, diagnostics: Diagnostics) -> Complete:
     for stage in program.stages:
         Checker(stage, diagnostics).rules(OF_OWN_PARTS)
     return program
+
+
+def _with_body(program: Complete, body: Given) -> Complete:
+    """The program with this body; it lacks settings of others, which attributes have."""
+    changed = program.program.with_settings({**program.program.settings, "body": body})
+    stages = tuple(stage.model_copy(update={"body": body.value}) for stage in program.stages)
+    return program.model_copy(update={"program": changed, "stages": stages, "body": body.value})
 
 
 def _source(part: Own, origin: Origin) -> str:
@@ -102,10 +112,12 @@ def _sizes(program: Complete, name: str) -> Iterator[_Sizes]:
     sizes = [(program.hidden, many, width, layer) for layer, many in enumerate(heads)]
     if isinstance(network := program.generator, GeneratorNetwork) and name != "objective":
         shape = network.hidden, network.heads, network.hidden // network.heads
+        sizes += [(network.ffn, *shape[1:], 0)]
         sizes += [(*shape, layer) for layer in range(network.layers or layers)]
-    if name == "norm":
+    if name in ("norm", "activation", "positions", "heads"):  # which any width may have
         inner = [*layer_values(program.ffn, layers), *(many * width for many in heads)]
-        sizes += [(width, 1, width, 0) for width in sorted({program.embedding, *inner})]
+        shapes = sorted({program.embedding, width, *inner})
+        sizes += [(shape, heads[0], width, 0) for shape in shapes]
     for numbers in sizes:
         yield tuple(zip(get_args(Size), (*numbers, table_rows(program.vocab), 0), strict=True))
 
@@ -140,7 +152,8 @@ def run_recorder(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parts(stage: CompleteStage) -> list[Own]:
-    values: list[Any] = [getattr(stage, name, None) for name in ("ffn", "attention", "residual")]
+    names = "ffn", "attention", "residual", "activation", "positions", "body"
+    values: list[Any] = [getattr(stage, name, None) for name in names]
     values += [getattr(getattr(stage, "norm", None), "function", None)]
     values += [term.objective for term in stage.objective]
     return [value for value in values if isinstance(value, Own)]
@@ -151,6 +164,7 @@ def _is_own(stage: CompleteStage, name: str) -> bool:
     return isinstance(getattr(stage, name, None), Own)
 
 
+_CUT = {"neurons": ("ffn", "activation"), "heads": ("attention",)}
 OF_OWN_PARTS: tuple[Rule[CompleteStage], ...] = (
     Rule("E390", "pack", lambda s: s.pack and not all(part.packs for part in _parts(s)),
          "a part of your own reads other documents of a row", help="pack=false"),
@@ -166,7 +180,7 @@ OF_OWN_PARTS: tuple[Rule[CompleteStage], ...] = (
          or (_is_own(s, "ffn") and s.norm.within("ffn")),
          "this norm is within a part, and that is your own", help="norm=pre"),
     Rule("E390", "prune",
-         lambda s: _is_own(s, {"neurons": "ffn", "heads": "attention"}.get(s.prune.kind, "")),
+         lambda s: any(_is_own(s, name) for name in _CUT.get(s.prune.kind, ())),
          "what is to be removed is within a part of your own", help="remove prune"),
     Rule("E390", "dropout", lambda s: _is_own(s, "ffn") and s.dropout.ffn,
          "this dropout is within the feed-forward part, and that is your own", help="dropout=0.1"),

@@ -12,10 +12,8 @@ from pydantic import Field
 from bertc.ir import operation as op
 from bertc.ir.base import Dim, FanIn, Part, Weight, Width, affine
 from bertc.ir.network.body_node import BodyNode, BodySetting
-from bertc.ir.network.ffn import Activation
 from bertc.ir.network.head import Pooled, Pooling
 from bertc.ir.network.layer import Dropout
-from bertc.ir.network.norm import LayerNorm, NormFunction
 from bertc.ir.network.table import table_weight
 
 GATES = 4
@@ -99,16 +97,6 @@ class BiLstmBody(BodyNode):
     @property
     def kinds_of_segments(self) -> int:
         return self.lstm.segments
-
-    @property
-    def head_norm(self) -> NormFunction:
-        """The norm of BERT's heads."""
-        return LayerNorm(eps=1e-12)
-
-    @property
-    def head_activation(self) -> Activation:
-        """The activation of BERT's heads."""
-        return "gelu"
 
     @property
     def owners(self) -> Mapping[str, tuple[int, ...]]:

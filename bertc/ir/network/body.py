@@ -7,11 +7,12 @@ from bertc.ir.network.bilstm import BiLstm, BiLstmBody
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.network.encoder import Encoder, outer_weights
 from bertc.ir.network.layer import EncoderLayer
+from bertc.ir.network.own_body import OwnBody, OwnBodyNode
 from bertc.ir.network.sharing import OUTPUTS
 
-BodyKind = Annotated[Transformer | BiLstm, BY_KIND]
+BodyKind = Annotated[Transformer | BiLstm | OwnBody, BY_KIND]
 """The setting."""
-Body = Encoder | BiLstmBody
+Body = Encoder | BiLstmBody | OwnBodyNode
 """The body of a network, below its heads."""
 
 

@@ -8,7 +8,7 @@ from bertc.ir import operation as op
 from bertc.ir.base import Initializer, Node, TableRows, Weight, Width
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.head import Head, Pooled, PoolerKind, TokenHead
-from bertc.ir.network.norm import NormFunction
+from bertc.ir.network.norm import LayerNorm, NormFunction
 from bertc.ir.network.table import TokenTable
 
 OF_ALL_LAYERS = "relative."
@@ -98,14 +98,14 @@ class BodyNode(Node):
         """The settings of a spec that make it, but for those that follow from the objective."""
 
     @property
-    @abstractmethod
     def head_norm(self) -> NormFunction:
-        """The norm within heads."""
+        """The norm within heads: that of BERT's."""
+        return LayerNorm(eps=1e-12)
 
     @property
-    @abstractmethod
     def head_activation(self) -> Activation:
-        """The activation of heads."""
+        """The activation of heads: that of BERT's."""
+        return "gelu"
 
     @property
     def pooled(self) -> Pooled:

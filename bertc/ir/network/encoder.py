@@ -246,10 +246,11 @@ def outer_weights(encoder: Encoder) -> tuple[Weight, ...]:
 
 def _embed(encoder: Encoder, call: op.Call) -> op.Operations:
     states, width, hidden = call.states, encoder.embedding, encoder.hidden
-    tables = (encoder.positions.rows, encoder.segments, len(encoder.languages))
+    tables = (encoder.segments, len(encoder.languages))
     tokens, norm = call.rows * call.tokens, encoder.norm
     return (
         *encoder.table.operations(encoder.vocab_size, width, hidden, tokens),
+        *encoder.positions.in_embeddings(width, call),
         *(op.Lookup(states, width, rows) for rows in tables if rows),
         *((norm.of_layers.operation(states, width),) if norm.embeddings else ()),
         *((op.Dropout(states, width),) if encoder.dropout.hidden else ()),

@@ -1,5 +1,6 @@
 """Feed-forward kinds with their settings, weights and operations; ``model.ffn`` builds them."""
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from bertc.ir import operation as op
@@ -10,35 +11,52 @@ Activation = Literal["gelu", "gelu-tanh", "relu", "silu", "tanh"]
 """``gelu`` is the erf form (PyTorch ports); ``gelu-tanh`` the approximation of the TF releases."""
 
 
+class OwnActivation(Own):
+    """A module of the user's own, from the inner states (b, s, f) of a part to others."""
+
+    kind: Literal["own"] = "own"
+
+
 class Mlp(Node):
     """W2 f(W1 x + b1) + b2 (Vaswani et al. 2017, 3.3)."""
 
     kind: Literal["mlp"] = "mlp"
-    activation: Activation = "gelu"
+    activation: Activation | OwnActivation = "gelu"
 
     @property
-    def setting(self) -> Activation:
+    def setting(self) -> Activation | OwnActivation:
         """The value of the setting ``activation`` for this node (see ``feed_forward``)."""
         return self.activation
 
     @property
     def head_activation(self) -> Activation:
-        return self.activation
+        """The activation of the part, which heads have too, unless it is the user's."""
+        return "gelu" if isinstance(self.activation, OwnActivation) else self.activation
 
     def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
         inner: Dim = ("ffn", widths.ffn)
         outer: Dim = ("hidden", widths.hidden)
         return (
             *affine(f"{name}.inner", inner, outer, init, "ffn"),
+            *self._own_weights(f"{name}.own_activation", widths),
             *affine(f"{name}.outer", outer, inner, init, "ffn"),
         )
 
+    def _own_weights(self, name: str, widths: op.Widths) -> Iterator[Weight]:
+        if isinstance(self.activation, OwnActivation):
+            yield from self.activation.own_weights(name, {"hidden": widths.ffn}, "ffn")
+
     def operations(self, widths: op.Widths, call: op.Call, rate: float) -> op.Operations:
-        inner = call.states * widths.ffn
-        by_result = self.activation in ("relu", "tanh")
+        inner, function = call.states * widths.ffn, self.activation
+        if isinstance(function, OwnActivation):
+            sizes = {"hidden": widths.ffn}
+            activated = function.own_operations(sizes, call.rows, call.queries)
+        else:
+            kept = 0 if function in ("relu", "tanh") else inner
+            activated = (op.Pointwise(function, inner, kept=kept),)
         return (
             op.Product(call.states, widths.hidden, widths.ffn, names=("inner",)),
-            op.Pointwise(self.activation, inner, kept=0 if by_result else inner),
+            *activated,
             *((op.Dropout(call.states, widths.ffn),) if rate else ()),
             op.Product(call.states, widths.ffn, widths.hidden, names=("outer",)),
         )
@@ -109,16 +127,18 @@ class OwnFfn(Own):
         return self.head_activation
 
 
+Activations = Activation | Glu | OwnActivation
+"""Values of the setting ``activation``."""
 Ffn = Annotated[Mlp | Glu | OwnFfn, BY_KIND]
 """The closed union of feed-forward kinds."""
 
 
-def feed_forward(setting: Activation | Glu, ffn: object = None) -> Mlp | Glu | OwnFfn:
+def feed_forward(setting: Activations, ffn: object = None) -> Mlp | Glu | OwnFfn:
     """The feed-forward node for values of the settings ``activation`` and ``ffn``."""
+    node = setting if isinstance(setting, Glu) else Mlp(activation=setting)
     if isinstance(ffn, OwnFfn):
-        head = setting.head_activation if isinstance(setting, Glu) else setting
-        return ffn.model_copy(update={"head_activation": head})
-    return setting if isinstance(setting, Glu) else Mlp(activation=setting)
+        return ffn.model_copy(update={"head_activation": node.head_activation})
+    return node
 
 
 def _without_bias(*stated: Any) -> tuple[Weight]:

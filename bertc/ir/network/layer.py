@@ -69,6 +69,8 @@ class EncoderLayer:
         read, gate = self._read_last(part), list[Weight]()
         if part == "attention" and isinstance(self.attention, GatedAttention):
             gate += self.attention.gate_weights(name, self.widths, init)
+        if part == "attention":
+            gate += self.positions.layer_weights(name, self.widths)
         return (
             *self.adapter.weights((*kind.weights(name, self.widths, init), *gate)),
             *(within.weights(f"{name}.inner_norm", *read) if within else ()),

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from bertc.ir import operation as op
 from bertc.ir.base import BY_KIND, Constant, Dim, Drawn, Node, Normal, Off, Weight, Width, matrix
+from bertc.ir.own import Own
 
 SHORTEST = 8
 """Tokens of the shortest row."""
@@ -52,14 +53,17 @@ Theta = Annotated[float, Field(gt=1, le=1e12)]
 class _Positions(Node):
     """The base of position kinds; defaults here are those of vectors added to embeddings.
 
-    ``in_attention``: queries and keys, or their scores, depend on positions; embeddings do not.
     ``biases_scores``: a bias is added to scores, so that they are no products of queries and keys.
     ``by_head``: heads differ in more than the weights of a layer, so that none can be removed.
     """
 
-    in_attention: ClassVar[bool] = False
     biases_scores: ClassVar[bool] = False
     by_head: ClassVar[bool] = False
+
+    @property
+    def in_attention(self) -> bool:
+        """True if queries and keys, or their scores, depend on positions; embeddings do not."""
+        return self.biases_scores
 
     @property
     def ranges(self) -> Ranges | None:
@@ -71,6 +75,14 @@ class _Positions(Node):
         return any("heads" in weight.axes for weight in self.common_weights(1, Normal()))
 
     def common_weights(self, heads: int, init: Drawn) -> tuple[Weight, ...]:
+        return ()
+
+    def layer_weights(self, name: str, widths: op.Widths) -> tuple[Weight, ...]:
+        """Weights that the attention of a layer has."""
+        return ()
+
+    def in_embeddings(self, width: int, call: op.Call) -> op.Operations:
+        """The operations that give embeddings their positions."""
         return ()
 
     def in_layer(self, attention: op.Operations, widths: op.Widths, call: op.Call) -> op.Operations:
@@ -103,6 +115,9 @@ class TablePositions(_Positions):
             init = Normal(std=init.positions)
         return (matrix(name, ("positions", self.rows), width, init, "embeddings", "table"),)
 
+    def in_embeddings(self, width: int, call: op.Call) -> op.Operations:
+        return (op.Lookup(call.states, width, self.rows),)
+
     @property
     def room(self) -> int | None:
         """Maximum row length in tokens."""
@@ -130,7 +145,7 @@ class BucketedPositions(TablePositions):
     kind: Literal["bucketed"] = "bucketed"
     buckets: Annotated[int, Field(ge=4, le=10_000)] = 32  # MPNetConfig
     distance: Annotated[int, Field(ge=2, le=1_000_000)] = 128  # relative_position_bucket
-    in_attention = biases_scores = by_head = True
+    biases_scores = by_head = True
 
     @property
     def ranges(self) -> Ranges:
@@ -201,7 +216,10 @@ class RotaryPositions(_Unlearned):
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
     scale: Annotated[float, Field(gt=0, le=1e6)] = 1.0
     positional = ("theta", "local_theta")
-    in_attention = True
+
+    @property
+    def in_attention(self) -> bool:
+        return True
 
     def rotary_dims(self, head_dim: int) -> int:
         """Numbers of a head that turn."""
@@ -222,12 +240,49 @@ class AlibiPositions(_Unlearned):
     """
 
     kind: Literal["alibi"] = "alibi"
-    in_attention = biases_scores = by_head = True
+    biases_scores = by_head = True
+
+
+class OwnPositions(_Unlearned, Own):
+    """A module of the user's own, from vectors and their positions to new vectors.
+
+    Those are embeddings (b, s, e), or with ``on=heads`` queries and keys (b, s, n, d).
+    """
+
+    kind: Literal["own"] = "own"
+    on: Literal["embeddings", "heads"] = "embeddings"
+
+    @property
+    def in_attention(self) -> bool:
+        return self.on == "heads"
+
+    def weights(self, name: str, width: Dim, init: Drawn) -> tuple[Weight, ...]:
+        sizes = {"hidden": width[1]}
+        return () if self.in_attention else (*self.own_weights(f"{name}.own", sizes, "embeddings"),)
+
+    def layer_weights(self, name: str, widths: op.Widths) -> tuple[Weight, ...]:
+        sizes = {"hidden": widths.head_dim}
+        return (*self.own_weights(f"{name}.own_turn", sizes, "attention"),) * self.in_attention
+
+    def in_embeddings(self, width: int, call: op.Call) -> op.Operations:
+        sizes = {"hidden": width}
+        return () if self.in_attention else self.own_operations(sizes, call.rows, call.tokens)
+
+    def in_layer(self, attention: op.Operations, widths: op.Widths, call: op.Call) -> op.Operations:
+        """Queries and keys, which may be of other tokens."""
+        if not self.in_attention:
+            return attention
+        turned = (
+            operation
+            for tokens in (call.queries, call.keys)
+            for operation in self.own_operations({"hidden": widths.head_dim}, call.rows, tokens)
+        )
+        return (*attention, *turned)
 
 
 Positions = Annotated[
     LearnedPositions | BucketedPositions | SinusoidalPositions | RotaryPositions | AlibiPositions
-    | NoPositions,
+    | NoPositions | OwnPositions,
     BY_KIND,
 ]  # fmt: skip
 """The closed union of position kinds."""

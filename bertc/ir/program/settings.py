@@ -25,7 +25,7 @@ from bertc.ir.methods.pruning import NOTHING, Pruning
 from bertc.ir.network.attention import Attention, FullAttention
 from bertc.ir.network.body import BodyKind
 from bertc.ir.network.body_node import Transformer
-from bertc.ir.network.ffn import Activation, Glu, OwnFfn
+from bertc.ir.network.ffn import Activations, OwnFfn
 from bertc.ir.network.generator import Generator, NoGenerator
 from bertc.ir.network.head import Head, PoolerKind
 from bertc.ir.network.layer import Dropout
@@ -95,7 +95,7 @@ class NetworkSettings(Node):
     )
     share: Sharing = default(ShareNone(), "which layers share their weights", BERT)
     attention: Attention = default(FullAttention(), "kind of attention", BERT)
-    activation: Activation | Glu = default(
+    activation: Activations = default(
         "gelu",
         "activation of feed-forward parts, gated or not, and of heads",
         "Hugging Face BertConfig hidden_act",

@@ -24,6 +24,7 @@ from bertc.model.inputs import EncoderInputs, gather_positions
 from bertc.model.layer import AttentionPart, ProjectedAttention
 from bertc.model.native import dropout
 from bertc.model.own import call_own, construct_from
+from bertc.model.own_positions import PlacedHeads, build_own, placed_heads
 from bertc.model.positions import Distances, Rotation, related_by
 from bertc.model.weights import Linear, Table, fused_linear
 
@@ -32,7 +33,7 @@ class ContentContext(NamedTuple):
     """A mask, and what positions do to queries and keys, or to their scores."""
 
     mask: masks.AttentionMask
-    related: Rotation | Distances | None = None
+    related: Rotation | Distances | PlacedHeads | None = None
 
     def select_queries(self, inputs: EncoderInputs, at_bq: Int[Tensor, "b q"]) -> "ContentContext":
         """The context of the queries at some positions; of kernels for all queries the outputs."""
@@ -52,6 +53,7 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
         self.output = Linear(table, f"{name}.output")
         self.positions, self.head_dim = node.positions, node.layers[layer].head_dim
         self.key_heads = kind.key_heads(self.heads)
+        self.own_turn = build_own(table, f"{name}.own_turn", node.positions, heads=True)
 
     def prepare(
         self,
@@ -62,7 +64,9 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
     ) -> ContentContext:
         """The mask, in the form that the fastest kernel takes, and angles or distances."""
         windowed = kind.reach is not None
+        related: Rotation | Distances | PlacedHeads | None
         related = related_by(self.positions, self.head_dim, windowed, inputs, shared)
+        related = related if self.own_turn is None else placed_heads(inputs)
         if isinstance(related, Distances) and not windowed:
             return ContentContext(masks.mask_of(inputs), related)
         # The kernel for packed sequences has no dropout and no biases.
@@ -90,6 +94,9 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
         if isinstance(turns := context.related, Rotation):
             query_bqnd = turns.turned(query_bqnd, turns.queries)
             key = turns.turned(key, turns.keys)
+        elif self.own_turn is not None and isinstance(places := context.related, PlacedHeads):
+            query_bqnd = call_own(self.own_turn, query_bqnd, places.queries)
+            key = call_own(self.own_turn, key, places.keys)
         if self.key_heads < self.heads:
             times = self.heads // self.key_heads
             key, value = (y.repeat_interleave(times, dim=2) for y in (key, value))

@@ -160,8 +160,17 @@ class Printing(nn.Module):
         return x
 
 
-class Mixing(nn.Module):
+class Weightless(nn.Module):
+    def __init__(self, hidden: int):
+        super().__init__()
+        self.scale = hidden**-0.5
+
     def forward(self, x):
+        return x * self.scale
+
+
+class Mixing(nn.Module):
+    def forward(self, x, *others):
         return x + x.mean(1, keepdim=True)
 
 
@@ -229,3 +238,57 @@ class WrongUnit:
 
 
 nsp = Detected
+
+
+class Bent(nn.Module):
+    def forward(self, x):
+        return F.gelu(x)
+
+
+class Turned(nn.Module):
+    """Rotary positions (Su et al. 2021, 3.2)."""
+
+    def __init__(self, theta: float = 10_000.0):
+        super().__init__()
+        self.theta = theta
+
+    def forward(self, x, places):
+        powers = torch.arange(0, x.shape[-1], 2, device=x.device) / x.shape[-1]
+        angles = (places[..., None] * self.theta**-powers)[:, :, None]
+        cosines, sines = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        a, b = x.chunk(2, -1)
+        return torch.cat([a * cosines - b * sines, b * cosines + a * sines], -1)
+
+
+class Placed(nn.Module):
+    """A vector for each of 24 positions."""
+
+    def __init__(self, hidden: int, most: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(most, hidden) * 0.02)
+
+    def forward(self, x, places):
+        return x + F.embedding(places, self.weight)
+
+
+class Sloped(nn.Module):
+    def __init__(self, hidden: int):
+        super().__init__()
+        self.slope = nn.Parameter(torch.ones(hidden))
+
+    def forward(self, x, *places):
+        return torch.sin(x * self.slope)
+
+
+class Mixer(nn.Module):
+    """Convolutions over a row, whose padding is zero."""
+
+    def __init__(self, hidden: int, depth: int = 2):
+        super().__init__()
+        maps = (nn.Conv1d(hidden, hidden, 5, padding=2) for _ in range(depth))
+        self.maps = nn.ModuleList(maps)
+
+    def forward(self, x, real):
+        for near in self.maps:
+            x = x + near((x * real[..., None]).transpose(1, 2)).transpose(1, 2).relu()
+        return x
