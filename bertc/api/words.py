@@ -9,8 +9,10 @@ from inspect import Parameter, Signature
 from numbers import Integral, Real
 from pathlib import Path
 from types import FunctionType
+from typing import Any
 
 from bertc.api.opened import Opened
+from bertc.api.own_class import code_of
 from bertc.base.diagnostics import Diagnostics
 from bertc.lang import parse, quote
 from bertc.lang.read.numbers import show_number
@@ -52,8 +54,8 @@ class Words:
         return self.text
 
 
-Value = float | str | Path | Opened | Words | Sequence["Value"] | Callable[..., Words]
-"""A value of a setting: numbers, true and false, words and text, files, runs, lists, kinds."""
+Value = float | str | Path | Opened | Words | Sequence["Value"] | Callable[..., Any]
+"""A value of a setting: numbers, true and false, words and text, files, lists, kinds, classes."""
 
 
 def text_of(value: Value) -> str:
@@ -77,6 +79,8 @@ def text_of(value: Value) -> str:
             return f"[{', '.join(map(text_of, value))}]"
         case FunctionType() if _KIND in vars(value):
             return text_of(value())
+        case type():
+            return quote(code_of(value))
     raise TypeError(f"the language has no {type(value).__name__}: {value!r:.60}")
 
 

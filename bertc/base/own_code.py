@@ -5,6 +5,8 @@ import os
 from bertc.base.diagnostics import UsageError
 
 VARIABLE, FLAG = "BERTC_OWN", "--own"
+SOURCES: dict[str, str] = {}
+"""Sources of classes that are in no file, by their codes."""
 
 
 def allow() -> None:

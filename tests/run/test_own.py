@@ -1,15 +1,20 @@
 """Parts of the user's own: as built-in kinds where they are the same, and refused where wrong."""
 
 import json
+import linecache
 import os
 import shutil
+import sys
+import types
 from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 
+import bertc
 from bertc.api import resolve
+from bertc.api.spec import Spec
 from bertc.base.diagnostics import SpecError, UsageError
 from bertc.cost import estimate
 from bertc.cost.figures import ANY
@@ -192,7 +197,7 @@ REFUSED = {
     f"attention={own('Blind')}": "it reads tokens that the mask hides",
     f"ffn={own('Tabled')}": "it has the buffer table: make that in forward",
     f"ffn={own('Batched')}": "it reads other rows of the batch",
-    "ffn=own('own_parts:Experts')": "names no class of a file",
+    "ffn=own('nowhere:Experts')": "names no class of a file",
     f"activation={own('Sloped')} prune=neurons(25%)": "what is to be removed is within a part",
     f"positions={own('Mixing')}": "it reads tokens",
     f"body={own('Mixing')}": "that are padding",
@@ -280,3 +285,44 @@ def test_a_unit_is_masked_whole_never_with_minus_one_and_ends_at_special_tokens(
 def test_a_body_of_another_kind_has_terms_too():
     (stage,) = resolve(f"body=bilstm(8) vocab=60 objective=mlm+{own('Detected')}").stages
     assert [term.name for term in stage.objective] == ["mlm", "Detected"]
+
+
+CELL = """
+from torch import nn
+WIDTH = 8
+
+def doubled(x):
+    return 2 * x
+
+class Cell(nn.Module):
+    def __init__(self, hidden: int, rate: float = 0.5):
+        super().__init__()
+        self.maps = nn.Linear(hidden, WIDTH)
+        self.rate, self.outer = rate, nn.Linear(WIDTH, hidden)
+
+    def forward(self, x):
+        return self.outer(doubled(self.maps(x)) * self.rate)
+"""
+
+
+def test_a_class_of_a_notebook_is_a_value(monkeypatch):
+    monkeypatch.delenv("BERTC_OWN")
+    notebook = types.ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", notebook)
+    cell = "<ipython-input-1>"
+    monkeypatch.setitem(linecache.cache, cell, (len(CELL), None, CELL.splitlines(True), cell))
+    exec(compile(CELL, cell, "exec"), vars(notebook))
+    spec = Spec(SIZES.replace("ffn=48 ", ""), ffn=bertc.own(notebook.Cell, rate=2.0))
+    monkeypatch.setenv("BERTC_OWN", "yes")
+    assert spec.resolve().encoder.ffn.source.startswith("import torch.nn as nn")
+    rows = EncoderInputs(torch.ones(1, 4, dtype=torch.long))
+    assert spec.build().read_on(rows).last.shape == (1, 4, 32)
+
+
+def test_a_class_of_a_module_on_the_path(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    Path("below").mkdir()
+    monkeypatch.chdir("below")
+    text = f"{SIZES.replace('ffn=48 ', '')} ffn=own('own_parts:Mlp', width=8)"
+    assert resolve(text).encoder.ffn.source == Path(tmp_path / "own_parts.py").read_text()

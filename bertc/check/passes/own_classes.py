@@ -1,5 +1,6 @@
 """The pass for parts of the user's own: the file of a class, and the recording of the class."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -89,11 +90,15 @@ def _with_body(program: Complete, body: Given) -> Complete:
 
 
 def _source(part: Own, origin: Origin) -> str:
-    """The text of the file, which is next to the spec or below it, and the user's."""
+    """The text of the file, which is next to the spec or below it, and the user's; or a module."""
+    if part.code in own_code.SOURCES:
+        return own_code.SOURCES[part.code]
     file, _, name = part.code.rpartition(":")
-    if not name.isidentifier() or not file.endswith(".py"):
-        help = "a Python file, a colon and the name of a class"
+    if not name.isidentifier() or not (file.endswith(".py") or _module_of(file)):
+        help = "a Python file or an installed module, a colon and the name of a class"
         raise UsageError(f"{part.code!r} names no class of a file", help=help)
+    if module := _module_of(file):
+        return read_text(Path(module), _MOST_BYTES)
     spec = Path(origin.span.source.name) if origin.span else Path()
     folder = (spec.parent if is_file(spec) else Path()).resolve()
     path = (folder / file).resolve()
@@ -103,6 +108,15 @@ def _source(part: Own, origin: Origin) -> str:
     if path.stat().st_uid not in (0, os.geteuid()):
         raise UsageError(f"{file} belongs to another user", help="read it, and make a copy")
     return text
+
+
+def _module_of(name: str) -> str:
+    """The file of an installed module; empty if there is none."""
+    try:
+        found = None if name.endswith(".py") else importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return ""
+    return (found.origin or "") if found else ""
 
 
 def _sizes(program: Complete, name: str) -> Iterator[_Sizes]:
