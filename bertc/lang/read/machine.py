@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from bertc.base.diagnostics import Source, Span
 from bertc.lang.read import numbers, tree
@@ -10,11 +10,9 @@ from bertc.lang.read.grammar import END, grammar
 from bertc.lang.read.scan import Token
 
 Child = Token | tree.Placed
+"""A part of a rule: a sign, or the node of a word, a value or a rule."""
 _ESCAPE = re.compile(r"\\(u\{[0-9a-fA-F]{1,6}\}|.)")
 _ESCAPED = {"n": "\n", "t": "\t"}
-LEAVES = ("NUMBER", "RANGE", "NAME", "STRING")
-"""Terminals that are values by themselves."""
-NODES = get_args(tree.Value)
 OF_SEVERAL = {"list": tree.Series, "grid": tree.Grid, "sum": tree.Sum}
 """The nodes of rules that have values alone."""
 
@@ -27,72 +25,58 @@ class Builder(NamedTuple):
     def node(self, rule: str, children: list[Child]) -> tree.Placed:
         """The node of a rule, from its tokens and the nodes below it."""
         span = self.span(children[0], children[-1])
-        values = [child for child in map(self.leaf, children) if isinstance(child, NODES)]
+        parts: list[Any] = [child for child in children if not isinstance(child, Token)]
         match rule:
             case "setting":
-                return tree.Setting(span, self.name(children[0]), values[-1])
+                return tree.Setting(span, *parts)
             case "extends":
-                target = values[-1]
-                assert isinstance(target, tree.Name | tree.String), "the grammar allows no other"
-                return tree.Extends(span, target)
+                return tree.Extends(span, *parts)
             case "block":
-                label = next((value for value in values if isinstance(value, tree.String)), None)
-                items = tuple(child for child in children if isinstance(child, tree.Item))
-                return tree.Block(span, self.name(children[0]), label, items)
+                name, *inside = parts
+                label = inside.pop(0) if inside and isinstance(inside[0], tree.String) else None
+                return tree.Block(span, name, label, tuple(inside))
             case "call":
-                inside = (c for c in children[2:] if not isinstance(c, Token) or c.kind in LEAVES)
-                arguments = map(self.argument, inside)
-                return tree.Call(span, self.name(children[0]), tuple(arguments))
+                name, *inside = parts
+                named = (i if isinstance(i, tree.Argument) else _unnamed(i) for i in inside)
+                return tree.Call(span, name, tuple(named))
             case "named":
-                return tree.Argument(span, self.name(children[0]), values[-1])
+                return tree.Argument(span, *parts)
             case "list" | "grid" | "sum":
-                return OF_SEVERAL[rule](span, tuple(values))
+                return OF_SEVERAL[rule](span, tuple(parts))
             case "ratio":
-                return tree.Ratio(span, tuple(v for v in values if isinstance(v, tree.Number)))
+                return tree.Ratio(span, tuple(parts))
             case "scaled":
-                first, second = values
+                first, second = parts
                 swap = isinstance(second, tree.Number) and not isinstance(first, tree.Number)
-                factor, term = (second, first) if swap else (first, second)
-                return tree.Scaled(span, factor, term)
+                return tree.Scaled(span, *((second, first) if swap else (first, second)))
         raise AssertionError(f"the grammar has a rule {rule} that is not built")
 
-    def argument(self, child: Child) -> tree.Argument:
-        """An argument, named or not."""
-        if isinstance(child, tree.Argument):
-            return child
-        value = self.leaf(child)
-        assert isinstance(value, NODES), "the grammar allows values as arguments"
-        return tree.Argument(value.span, None, value)
-
-    def name(self, child: Child) -> tree.Name:
-        """The word that begins a rule."""
-        assert isinstance(child, Token), "a rule that needs a name begins with its token"
-        return tree.Name(self.span(child, child), child.text)
-
-    def leaf(self, child: Child) -> Child | tree.Value:
-        """A token that is a value by itself, as the value; anything else unchanged."""
-        if not isinstance(child, Token):
-            return child
-        span = self.span(child, child)
-        match child.kind:
+    def leaf(self, token: Token) -> Child:
+        """A token that is a word or a value, as such; a sign unchanged."""
+        span = self.span(token, token)
+        match token.kind:
             case "NUMBER":
                 return _number(span)
             case "RANGE":  # two numbers, and perhaps a scale
-                ends = numbers.range_ends(child.text)
-                low, high = (Span(self.source, child.start + a, child.start + b) for a, b in ends)
-                scale = child.text.partition(":")[2].strip()
+                ends = numbers.range_ends(token.text)
+                low, high = (Span(self.source, token.start + a, token.start + b) for a, b in ends)
+                scale = token.text.partition(":")[2].strip()
                 return tree.Range(span, _number(low), _number(high), scale)
             case "NAME":
-                return tree.Name(span, child.text)
+                return tree.Name(span, token.text)
             case "STRING":
-                return tree.String(span, _ESCAPE.sub(_unescape, child.text[1:-1]))
-        return child
+                return tree.String(span, _ESCAPE.sub(_unescape, token.text[1:-1]))
+        return token
 
     def span(self, first: Child, last: Child) -> Span:
         """The span from the start of one to the end of the other."""
         start = first.start if isinstance(first, Token) else first.span.start
         end = last.end if isinstance(last, Token) else last.span.end
         return Span(self.source, start, end)
+
+
+def _unnamed(value: tree.Value) -> tree.Argument:
+    return tree.Argument(value.span, None, value)
 
 
 def _number(span: Span) -> tree.Number:
@@ -160,7 +144,7 @@ class _Machine:
                 return False
             if action >= 0:
                 self.states.append(action)
-                self.values.append(token)
+                self.values.append(self.builder.leaf(token) if self.builder else token)
                 return True
             self.reduce(-1 - action)
         return kind == END
