@@ -11,13 +11,13 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from bertc.base.diagnostics import Diagnostics, Span, several
+from bertc.base.diagnostics import Diagnostics, Note, Span, several
 from bertc.ir.base import Node
 from bertc.ir.fixes import call_text
 from bertc.ir.learning.task import NAME_PATTERN
 from bertc.lang.lowering import mistakes
 from bertc.lang.lowering.scalars import BAD, Slot, describe_value, option_of, read_scalar
-from bertc.lang.lowering.unknown import refuse_argument
+from bertc.lang.lowering.unknown import refuse_argument, removal
 from bertc.lang.read import shapes, tree
 from bertc.lang.read.scan import MOST_MISTAKES
 
@@ -148,7 +148,9 @@ class Converter:
                 fitting = [n for n, s in known.items() if self._fits(argument.value, s)]
                 refuse_argument(argument, title, known, fitting, slot)
             elif name in first:
-                mistakes.argument_twice(name, argument, first[name], name not in known, slot)
+                note = Note("first given here", first[name].span)
+                fix = removal(argument, value) if name in known else None
+                mistakes.given_twice(name, argument.span, note, fix, self.diagnostics)
                 if name not in known:
                     gathered[name] = BAD
             else:

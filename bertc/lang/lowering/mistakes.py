@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from bertc.base.diagnostics import Note, listed, nearest
+from bertc.base.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
 from bertc.ir.base import Node
 from bertc.ir.learning.custom_task import TASKS
 from bertc.lang.lowering.scalars import BAD, Slot, describe_value
@@ -72,18 +72,13 @@ def _refuse_unquoted_path(name: tree.Name, slot: Slot) -> Any:
     return slot._replace(value=name).refuse("E103", problem, instead, label=label)
 
 
-def argument_twice(
-    name: str, again: tree.Argument, first: tree.Argument, free: bool, slot: Slot
+def given_twice(
+    name: str, again: Span, first: Note, fix: Fix | None, diagnostics: Diagnostics
 ) -> None:
-    """Report two arguments of one name; ``free``: the name is chosen by the user."""
-    slot.diagnostics.error(
-        "E102",
-        f"`{name}` is given twice",
-        again.span,
-        notes=(Note("first given here", first.span),),
-        help="give it another name" if free else "remove one of the two",
-        fix=None if free else removal(again, slot.value),
-    )
+    """Report two settings or arguments of one name, which another may have without a ``fix``."""
+    help = "remove one of the two" if fix else "give it another name"
+    message = f"`{name}` is given twice"
+    diagnostics.error("E102", message, again, notes=(first,), help=help, fix=fix)
 
 
 def too_many_arguments(argument: tree.Argument, node: type[Node], kind: str, slot: Slot) -> None:

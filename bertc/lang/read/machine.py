@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from bertc.base.diagnostics import Source, Span
 from bertc.lang.read import numbers, tree
-from bertc.lang.read.grammar import END, grammar
+from bertc.lang.read.grammar import END, Production, grammar
 from bertc.lang.read.scan import Token
 
 Child = Token | tree.Placed
@@ -110,62 +110,50 @@ class Mistake(NamedTuple):
 
 def parse_items(tokens: Sequence[Token], source: Source) -> tuple[list[tree.Item], Mistake | None]:
     """The items of a correct token list, or none and its first mistake."""
-    machine = _Machine(Builder(source))
+    builder, states = Builder(source), [grammar().start]
+    values: list[Child | list[Child]] = []
     end = tokens[-1].end if tokens else 0
     for place, token in enumerate((*tokens, Token(END, "", end, end))):
-        states = machine.states.copy()
-        if not machine.feed(token):
+        before = states.copy()
+        completed = _advance(states, token.kind)
+        if completed is None:
             kinds = {kind for row in grammar().actions for kind in row}
-            return [], Mistake(place, frozenset(kind for kind in kinds if _allows(states, kind)))
-    return machine.items, None
+            allowed = (kind for kind in kinds if _advance(before.copy(), kind) is not None)
+            return [], Mistake(place, frozenset(allowed))
+        for production in completed:
+            cut = len(values) - production.length
+            parts = values[cut:]
+            values[cut:] = [_reduce(production, parts, builder)]
+        values.append(builder.leaf(token))
+    return [child for child in _flat(values) if isinstance(child, tree.Item)], None
 
 
-def _allows(states: list[int], kind: str) -> bool:
-    """True if a terminal may come next; no nodes are built."""
-    machine = _Machine(None)
-    machine.states = states.copy()
-    return machine.feed(Token(kind, "", 0, 0))
+def _advance(states: list[int], kind: str) -> list[Production] | None:
+    """Move the states over a terminal: the rules that it completes, or None if it cannot come."""
+    table, completed = grammar(), list[Production]()
+    while (state := states[-1]) != table.final:
+        action = table.actions[state].get(kind)
+        if action is None:
+            return None
+        if action >= 0:
+            states.append(action)
+            return completed
+        production = table.productions[-1 - action]
+        del states[len(states) - production.length :]
+        states.append(table.gotos[states[-1]][production.name])
+        completed.append(production)
+    return completed if kind == END else None
 
 
-class _Machine:
-    def __init__(self, builder: Builder | None) -> None:
-        self.builder = builder
-        self.table = grammar()
-        self.states = [self.table.start]
-        self.values: list[Child | list[Child]] = []
-        self.items: list[tree.Item] = []
-
-    def feed(self, token: Token) -> bool:
-        """Advance over a token, building the rules that it completes; False if not allowed."""
-        actions, final, kind = self.table.actions, self.table.final, token.kind
-        while (state := self.states[-1]) != final:
-            action = actions[state].get(kind)
-            if action is None:
-                return False
-            if action >= 0:
-                self.states.append(action)
-                self.values.append(self.builder.leaf(token) if self.builder else token)
-                return True
-            self.reduce(-1 - action)
-        return kind == END
-
-    def reduce(self, index: int) -> None:
-        production = self.table.productions[index]
-        cut = len(self.states) - production.length
-        del self.states[cut:]
-        self.states.append(self.table.gotos[self.states[-1]][production.name])
-        if self.builder is None:
-            return
-        parts = self.values[cut - 1 :]
-        del self.values[cut - 1 :]
-        if production.inline:
-            self.values.append(_flat(parts))
-        elif production.name == "start":
-            self.items = [child for child in _flat(parts) if isinstance(child, tree.Item)]
-        elif production.lone and len(parts) == 1:
-            self.values.append(parts[0])
-        else:
-            self.values.append(self.builder.node(production.name, _flat(parts)))
+def _reduce(
+    production: Production, parts: list[Child | list[Child]], builder: Builder
+) -> Child | list[Child]:
+    """The node of a rule; the rule's list of parts where it is not a node by itself."""
+    if production.inline or production.name == "start":
+        return _flat(parts)
+    if production.lone and len(parts) == 1:
+        return parts[0]
+    return builder.node(production.name, _flat(parts))
 
 
 def _flat(parts: list[Child | list[Child]]) -> list[Child]:

@@ -107,7 +107,7 @@ Shape = ScalarShape | KindShape | ListShape | SumShape | EitherShape
 def setting_shape(name: str) -> Shape:
     """The shape of a setting."""
     info = Settings.model_fields[name]
-    return _shape(info.annotation, tuple(info.metadata))
+    return _shape(info.annotation, *info.metadata)
 
 
 @cache
@@ -123,7 +123,7 @@ def arguments(node: type[Node]) -> dict[str, Shape]:
     """The shapes of the arguments of a node class, by name."""
     excluded = ("kind", node.others, *node.looked_up)
     return {
-        name: _shape(info.annotation, tuple(info.metadata))
+        name: _shape(info.annotation, *info.metadata)
         for name, info in node.model_fields.items()
         if name not in excluded
     }
@@ -135,7 +135,7 @@ def other_shape(node: type[Node]) -> Shape:
     ((_, value),) = (
         get_args(pair) for pair in get_args(node.model_fields[node.others].annotation)[:1]
     )
-    return _shape(value, ())
+    return _shape(value)
 
 
 def single_shapes(shape: Shape) -> Iterator[ScalarShape | KindShape]:
@@ -185,49 +185,36 @@ def required(node: type[Node]) -> list[str]:
     return [name for name, info in node.model_fields.items() if info.is_required()]
 
 
-def _shape(annotation: Any, metadata: tuple[Any, ...]) -> Shape:
+def _shape(annotation: Any, *metadata: Any) -> Shape:
+    """The shape of values of a type, with what else its annotation says of them."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _shape(inner[0], (*inner[1:], *metadata))
+        return _shape(*inner, *metadata)
     if origin is Literal:
         return ChoiceShape({str(option): option for option in inner})
     if origin in (Union, UnionType):
-        options = [_shape(option, ()) for option in inner]
+        options = [_shape(option) for option in inner]
         kinds = [option.options for option in options if isinstance(option, KindShape)]
         if len(kinds) == len(options):
             merged = {kind: node for nodes in kinds for kind, node in nodes.items()}
             return KindShape(merged, named=True)
         return EitherShape(tuple(options))
-    if origin is tuple:
-        item, least = inner[0], _least(metadata)
-        if isinstance(item, type) and issubclass(item, Node) and (term := summed_field(item)):
-            return SumShape(item, term, arguments(item)[term])
-        length = None if inner[1:] == (Ellipsis,) else len(inner)
-        return ListShape(_shape(item, ()), length, least)
     if annotation is bool:
         return ChoiceShape({"true": True, "false": False})
+    rules = [rule for m in metadata for rule in (m.metadata if isinstance(m, FieldInfo) else [m])]
+    bounds = [rule for rule in rules if isinstance(rule, Ge | Gt | Le | Lt | MinLen)]
+    limits = {name: limit for bound in bounds for name, limit in asdict(bound).items()}
     if annotation in (int, float):
-        return NumberShape(_bounds(metadata), annotation is int)
+        return NumberShape(Limits(**limits), annotation is int)
     if annotation is str:
-        plain = any(getattr(rule, "func", None) is plain_name for rule in metadata)
-        return TextShape(_least(metadata), plain)
+        plain = any(getattr(rule, "func", None) is plain_name for rule in rules)
+        return TextShape(limits.get("min_length", 0), plain)
+    if origin is tuple:
+        item, *more = inner
+        if isinstance(item, type) and issubclass(item, Node) and (term := summed_field(item)):
+            return SumShape(item, term, arguments(item)[term])
+        length = None if more == [Ellipsis] else len(inner)
+        return ListShape(_shape(item), length, limits.get("min_length", 0))
     assert issubclass(annotation, Node), f"no way to write a {annotation}"
-    return KindShape(
-        {kind: annotation for kind in kinds_of(annotation)}, "kind" in annotation.model_fields
-    )
-
-
-def _least(metadata: tuple[Any, ...]) -> int:
-    return max((m.min_length for m in _flat(metadata) if isinstance(m, MinLen)), default=0)
-
-
-def _flat(metadata: tuple[Any, ...]) -> list[Any]:
-    flat: list[Any] = []
-    for item in metadata:
-        flat += item.metadata if isinstance(item, FieldInfo) else [item]
-    return flat
-
-
-def _bounds(metadata: tuple[Any, ...]) -> Limits:
-    limits = [limit for limit in _flat(metadata) if isinstance(limit, Ge | Gt | Le | Lt)]
-    return Limits(**{name: value for limit in limits for name, value in asdict(limit).items()})
+    named = "kind" in annotation.model_fields
+    return KindShape(dict.fromkeys(kinds_of(annotation), annotation), named)
