@@ -36,10 +36,8 @@ def _explain_refusal(error: ErrorDetails, written: str) -> tuple[str, str]:
     return f"{written[:40]} is no {'name' if of_names else 'value of it'}", help
 
 
-def _is_unnamed(value: tree.Value | None) -> bool:
+def _is_unnamed(value: tree.Value) -> bool:
     """True if a value stands in a list or call without a name before it."""
-    if value is None:
-        return False
     before = value.span.source.text[: value.span.start].rstrip()
     return before.endswith(("(", ",", "{", "["))
 
@@ -113,7 +111,7 @@ class Converter:
             inner = shapes.arguments(outer).get(outer.shorthand)
             if isinstance(inner, shapes.KindShape) and name.text in inner.options:
                 part = self.convert(value, inner, (*place, outer.shorthand))
-                return BAD if part is BAD else outer(**{outer.shorthand: part})
+                return self._make(outer, {outer.shorthand: part}, value, place)
         return mistakes.refuse_kind(name, shape, self._slot(place, value))
 
     def _bare(

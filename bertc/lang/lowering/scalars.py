@@ -23,9 +23,10 @@ _FORMS = {
 
 
 class Slot(NamedTuple):
-    """The setting or argument of a value: its name in messages, and the text before the value.
+    """A value with the name of its setting or argument, where its mistakes are reported.
 
-    ``of`` is the setting of an argument whose name is not written.
+    ``prefix`` is the text before the value, ``of`` the setting of an argument whose name is not
+    written.
     """
 
     value: tree.Value
