@@ -68,14 +68,12 @@ def value(shape: shapes.Shape, draw: Draw, extreme: bool, depth: int = 0) -> str
         return [value(inner, draw, extreme, depth + 1) for _ in range(count or draw.choice(most))]
 
     match shape:
-        case shapes.WholeShape() | shapes.RealShape():
+        case shapes.NumberShape():
             return number(shape.bounds, draw, extreme)
-        case shapes.TruthShape():
-            return draw.choice(["true", "false"])
         case shapes.TextShape():
             return draw.choice(FILES)
         case shapes.ChoiceShape():
-            return draw.choice(shape.options)
+            return draw.choice([*shape.options])
         case shapes.KindShape():
             kind, node = draw.choice(sorted(shape.options.items()))
             known, needed = shapes.arguments(node), shapes.required(node)

@@ -174,16 +174,10 @@ WRONG_ARGUMENTS = ("zzz", "-1", "2M", '"text"', "[1, 2, 3]", "1.5")
 
 
 def kinds(shape: shapes.Shape) -> Mapping[str, type[Node]]:
-    match shape:
-        case shapes.KindShape():
-            return shape.options
-        case shapes.SumShape():
-            return kinds(shape.inner)
-        case shapes.ListShape():
-            return kinds(shape.item)
-        case shapes.EitherShape():
-            return {name: node for each in shape.options for name, node in kinds(each).items()}
-    return {}
+    nodes = (
+        leaf.options for leaf in shapes.single_shapes(shape) if isinstance(leaf, shapes.KindShape)
+    )
+    return {name: node for options in nodes for name, node in options.items()}
 
 
 def of_setting(setting: str) -> Iterator[str]:

@@ -61,18 +61,14 @@ def floats(bounds: shapes.Limits) -> st.SearchStrategy[float]:
 
 def values(shape: shapes.Shape) -> st.SearchStrategy[Any]:
     match shape:
-        case shapes.WholeShape():
-            return integers(shape.bounds)
-        case shapes.RealShape():
-            return floats(shape.bounds)
-        case shapes.TruthShape():
-            return st.booleans()
+        case shapes.NumberShape(bounds, integer):
+            return integers(bounds) if integer else floats(bounds)
         case shapes.TextShape():
             characters = st.characters(exclude_categories=["Cs"])
             texts = st.text(characters, min_size=max(1, shape.min_length), max_size=12)
             return texts.filter(is_plain) if shape.plain else texts
         case shapes.ChoiceShape():
-            return st.sampled_from(shape.options)
+            return st.sampled_from(list(shape.options.values()))
         case shapes.KindShape():
             return st.one_of(*[nodes(n) for n in dict.fromkeys(shape.options.values())])
         case shapes.ListShape():
@@ -132,8 +128,7 @@ def test_the_walk_finds_the_kinds():
 
 @pytest.mark.parametrize("node", KINDS, ids=lambda node: node.__name__)
 def test_every_kind(node):
-    if "weight" in node.model_fields:
-        (other,) = (name for name in node.model_fields if name != "weight")
+    if other := shapes.summed_field(node):
         shape: shapes.Shape = shapes.SumShape(node, other, shapes.arguments(node)[other])
         strategy = values(shape)
     else:

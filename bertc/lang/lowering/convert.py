@@ -4,20 +4,20 @@ Mistakes are reported at the argument that has them. A value that cannot be conv
 ``BAD``, so that one mistake gives one message.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from bertc.base.diagnostics import Diagnostics, Span, several
+from bertc.base.diagnostics import Diagnostics, Note, Span, several
 from bertc.ir.base import Node
 from bertc.ir.fixes import call_text
 from bertc.ir.learning.task import NAME_PATTERN
 from bertc.lang.lowering import mistakes
-from bertc.lang.lowering.scalars import BAD, Scalars, Slot, describe_value, option_of
-from bertc.lang.lowering.unknown import refuse_argument
+from bertc.lang.lowering.scalars import BAD, Slot, describe_value, option_of, read_scalar
+from bertc.lang.lowering.unknown import refuse_argument, removal
 from bertc.lang.read import shapes, tree
 from bertc.lang.read.scan import MOST_MISTAKES
 
@@ -36,10 +36,8 @@ def _explain_refusal(error: ErrorDetails, written: str) -> tuple[str, str]:
     return f"{written[:40]} is no {'name' if of_names else 'value of it'}", help
 
 
-def _is_unnamed(value: tree.Value | None) -> bool:
+def _is_unnamed(value: tree.Value) -> bool:
     """True if a value stands in a list or call without a name before it."""
-    if value is None:
-        return False
     before = value.span.source.text[: value.span.start].rstrip()
     return before.endswith(("(", ",", "{", "["))
 
@@ -50,7 +48,6 @@ class Converter:
     def __init__(self, name: str, diagnostics: Diagnostics) -> None:
         self.name = name
         self.diagnostics = diagnostics
-        self.scalars = Scalars(diagnostics)
         self.parts: dict[ValuePath, Span] = {}
 
     def convert(self, value: tree.Value, shape: shapes.Shape, place: ValuePath = ()) -> Any:
@@ -71,18 +68,19 @@ class Converter:
             case shapes.EitherShape():
                 return self.convert(value, option_of(value, shape), place)
             case _:
-                return self.scalars.read(value, shape, self._slot(place, value))
+                return read_scalar(shape, self._slot(place, value))
 
-    def _slot(self, place: ValuePath, value: tree.Value | None = None) -> Slot:
+    def _slot(self, place: ValuePath, value: tree.Value) -> Slot:
         """The name of a setting or argument in messages; a summand has that of its setting."""
+        name, prefix, of = self.name, "", ""
         if not place:
-            return Slot(self.name, "" if _is_unnamed(value) else f"{self.name} = ")
-        if len(place) == 2 and isinstance(place[0], int) and place[1] != "weight":
-            return Slot(self.name, "")
-        names = [part for part in place if isinstance(part, str)]
-        name = names[-1] if names else self.name
-        named = place[-1] == name and name != "weight" and not _is_unnamed(value)
-        return Slot(name, f"{name}=" if named else "", "" if named or not names else self.name)
+            prefix = "" if _is_unnamed(value) else f"{name} = "
+        elif len(place) != 2 or not isinstance(place[0], int) or place[1] == "weight":
+            names = [part for part in place if isinstance(part, str)]
+            name = names[-1] if names else self.name
+            named = place[-1] == name and name != "weight" and not _is_unnamed(value)
+            prefix, of = f"{name}=" if named else "", "" if named or not names else self.name
+        return Slot(value, self.diagnostics, name, prefix, of)
 
     # ---- nodes
 
@@ -94,38 +92,27 @@ class Converter:
                 return self._bare(value, node, node.bare_number, place)
             case tree.String() if node := shape.bare("bare_string"):
                 return self._bare(value, node, node.bare_string, place)
-            case tree.Ratio() if not shape.named:
+            case tree.Ratio(parts=parts) if not shape.named:
                 (node,) = shape.options.values()
-                return self._ratio(value, node, place)
-        only = next(iter(shape.options.values()))
-        if not shape.named and only.positional:
-            mistakes.wrong_parts(value, only, self._slot(place, value), self.diagnostics)
-        else:
-            mistakes.wrong_form(value, shape, self._slot(place, value), self.diagnostics)
-        return BAD
-
-    def _ratio(self, value: tree.Ratio, node: type[Node], place: ValuePath) -> Any:
-        if len(value.parts) != len(node.positional):
-            mistakes.wrong_parts(value, node, self._slot(place, value), self.diagnostics)
-            return BAD
-        parts = tuple(tree.Argument(part.span, None, part) for part in value.parts)
-        return self._build(node, value, "", parts, place)
+                if len(parts) == len(node.positional):
+                    arguments = [tree.Argument(part.span, None, part) for part in parts]
+                    return self._build(node, value, "", arguments, place)
+        return mistakes.wrong_form(shape, self._slot(place, value))
 
     def _named(
         self, value: tree.Name | tree.Call, shape: shapes.KindShape, place: ValuePath
     ) -> Any:
         """Build a node by the name of its kind, with or without arguments."""
-        name, call_arguments = _kind_of(value, shape)
+        name, arguments = _kind_of(value, shape)
         node = shape.options.get(name.text)
         if node is not None:
-            return self._build(node, value, name.text if shape.named else "", call_arguments, place)
+            return self._build(node, value, name.text if shape.named else "", arguments, place)
         for outer in shape.options.values():
             inner = shapes.arguments(outer).get(outer.shorthand)
             if isinstance(inner, shapes.KindShape) and name.text in inner.options:
                 part = self.convert(value, inner, (*place, outer.shorthand))
-                return BAD if part is BAD else outer(**{outer.shorthand: part})
-        mistakes.refuse_kind(name, value, shape, self._slot(place, value), self.diagnostics)
-        return BAD
+                return self._make(outer, {outer.shorthand: part}, value, place)
+        return mistakes.refuse_kind(name, shape, self._slot(place, value))
 
     def _bare(
         self, value: tree.Value, node: type[Node], names: tuple[str, ...], place: ValuePath
@@ -134,8 +121,6 @@ class Converter:
         if isinstance(value, tree.Number) and value.unit == node.number_unit:
             value = replace(value, unit="")
         part = self.convert(value, shapes.arguments(node)[names[0]], place)
-        if part is BAD:
-            return BAD
         self.parts |= {(*place, name): value.span for name in names}
         return self._make(node, dict.fromkeys(names, part), value, place)
 
@@ -144,42 +129,40 @@ class Converter:
         node: type[Node],
         value: tree.Value,
         kind: str,
-        call_arguments: tuple[tree.Argument, ...],
+        arguments: Sequence[tree.Argument],
         place: ValuePath,
     ) -> Any:
-        known, title = shapes.arguments(node), kind or self._slot(place).name
+        known, slot = shapes.arguments(node), self._slot(place, value)
+        title = kind or slot.name
+        first: dict[str, tree.Argument] = {}
         fields: dict[str, Any] = {"kind": kind} if kind else {}
-        by_name: dict[str, tree.Argument] = {}
-        gathered: list[tuple[str, Any]] = []
+        gathered: dict[str, Any] = {}
         order = iter(node.positional)
-        for argument in call_arguments:
+        for argument in arguments:
             name = argument.name.text if argument.name else next(order, None)
             if name is None:
-                mistakes.too_many_arguments(argument, value, node, title, self.diagnostics)
+                mistakes.too_many_arguments(argument, node, title, slot)
             elif name not in known and not node.others:
                 fitting = [n for n, s in known.items() if self._fits(argument.value, s)]
-                refuse_argument(argument, value, title, known, fitting, self.diagnostics)
-            elif name in by_name:
-                first = by_name[name]
-                extra = name not in known
-                mistakes.argument_twice(name, argument, first, value, extra, self.diagnostics)
-                gathered += [(name, BAD)] if name not in known else []
+                refuse_argument(argument, title, known, fitting, slot)
+            elif name in first:
+                note = Note("first given here", first[name].span)
+                fix = removal(argument, value) if name in known else None
+                mistakes.given_twice(name, argument.span, note, fix, self.diagnostics)
+                if name not in known:
+                    gathered[name] = BAD
             else:
-                by_name[name] = argument
+                first[name] = argument
                 shape = known[name] if name in known else shapes.other_shape(node)
-                part = self.convert(argument.value, shape, (*place, name))
-                if name in known:
-                    fields[name] = part
-                else:
-                    gathered.append((name, part))
-        missing = [name for name in shapes.required(node) if name not in by_name]
+                into = fields if name in known else gathered
+                into[name] = self.convert(argument.value, shape, (*place, name))
+        missing = [name for name in shapes.required(node) if name not in first]
         help = call_text(title, *(f"{name}=..." for name in shapes.required(node)))
         for name in missing:
             self.diagnostics.error("E107", f"`{title}` needs `{name}`", value.span, help=help)
-        if missing or any(part is BAD for part in (*fields.values(), *(p for _, p in gathered))):
-            return BAD
+            fields[name] = BAD
         if node.others:
-            fields[node.others] = tuple(gathered)
+            fields[node.others] = BAD if BAD in gathered.values() else tuple(gathered.items())
         return self._make(node, fields, value, place)
 
     def _fits(self, value: tree.Value, shape: shapes.Shape) -> bool:
@@ -189,6 +172,8 @@ class Converter:
         self, node: type[Node], fields: dict[str, Any], value: tree.Value, place: ValuePath
     ) -> Any:
         """Make the node; rules between arguments raise a ValueError with cause and remedy."""
+        if any(part is BAD for part in fields.values()):
+            return BAD
         try:
             return node(**fields)
         except ValidationError as error:
@@ -198,7 +183,8 @@ class Converter:
             span = self.parts.get((*place, *first["loc"][:1]), value.span)
             refused = details or _explain_refusal(first, span.text)
             cause, help = (*refused, "leave out one of the two")[:2]
-            self.diagnostics.error("E110", f"`{self._slot(place).name}`: {cause}", span, help=help)
+            message = f"`{self._slot(place, value).name}`: {cause}"
+            self.diagnostics.error("E110", message, span, help=help)
             return BAD
 
     # ---- lists and sums
@@ -211,16 +197,12 @@ class Converter:
             value = tree.Series(value.span, value.items)  # words read as well with signs
         if not isinstance(value, tree.Series):
             problem = f"is a list{f' of {count}' if count else ''}, not {describe_value(value)}"
-            slot.refuse(value, "E108", problem, self.diagnostics, help=f"{slot.prefix}[...]")
-            return BAD
+            return slot.refuse("E108", problem, help=f"{slot.prefix}[...]")
         if count is not None and len(value.items) != count:
-            message = f"`{slot.name}` has {count} values, not {len(value.items)}"
-            self.diagnostics.error("E108", message, value.span)
-            return BAD
+            return slot.refuse("E108", f"has {count} values, not {len(value.items)}")
         if len(value.items) < shape.least:
             few = f"has {several(len(value.items), 'value')}, and needs {shape.least} or more"
-            self.diagnostics.error("E108", f"`{slot.name}` {few}", value.span)
-            return BAD
+            return slot.refuse("E108", few)
         return self._all(
             self.convert(v, shape.item, (*place, i)) for i, v in enumerate(value.items)
         )
@@ -236,17 +218,14 @@ class Converter:
 
     def _term(self, value: tree.Value, shape: shapes.SumShape, place: ValuePath) -> Any:
         """Convert a summand, with or without a weight before or after it."""
-        weight: Any = 1.0
-        inner = value
         self.parts[place] = value.span
+        fields: dict[str, Any] = {}
         if isinstance(value, tree.Scaled):
-            inner = value.term
             factor = shapes.arguments(shape.node)["weight"]
-            weight = self.convert(value.factor, factor, (*place, "weight"))
-        part = self.convert(inner, shape.inner, (*place, shape.field))
-        if part is BAD or weight is BAD:
-            return BAD
-        return shape.node(**{"weight": weight, shape.field: part})
+            fields["weight"] = self.convert(value.factor, factor, (*place, "weight"))
+            value = value.term
+        fields[shape.field] = self.convert(value, shape.inner, (*place, shape.field))
+        return self._make(shape.node, fields, value, place)
 
 
 def _kind_of(

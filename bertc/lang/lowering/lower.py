@@ -14,6 +14,7 @@ from bertc.ir.written import Given, Origin, OriginKind, Program
 from bertc.lang.lowering import grids
 from bertc.lang.lowering.convert import Converter
 from bertc.lang.lowering.grids import check_ranges, refuse_ranges
+from bertc.lang.lowering.mistakes import given_twice
 from bertc.lang.lowering.scalars import BAD
 from bertc.lang.lowering.unknown import SpecContext, refuse_setting
 from bertc.lang.read.scan import MOST_MISTAKES
@@ -111,14 +112,8 @@ class _Lowering:
         if origin == "written" and setting in scope.axes:
             first = scope.axes[setting]
             also = "" if written == first.written else f", as `{first.written}`"
-            self.diagnostics.error(
-                "E102",
-                f"`{written}` is given twice",
-                item.span,
-                notes=(Note(f"first given here{also}", first.span),),
-                help="remove one of the two",
-                fix=Fix(item.span, ""),
-            )
+            note = Note(f"first given here{also}", first.span)
+            given_twice(written, item.span, note, Fix(item.span, ""), self.diagnostics)
             return
         axis = self.axis(item, setting, origin)
         if axis.choices or origin == "written":

@@ -1,59 +1,59 @@
 """Reports of mistakes in kinds and their arguments."""
 
 import os
+from typing import Any
 
-from bertc.base.diagnostics import Diagnostics, Fix, Note, listed, nearest
+from bertc.base.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
 from bertc.ir.base import Node
 from bertc.ir.learning.custom_task import TASKS
-from bertc.lang.lowering.scalars import Slot, describe_value
+from bertc.lang.lowering.scalars import BAD, Slot, describe_value
 from bertc.lang.lowering.unknown import removal, rest_of_line
 from bertc.lang.read import tree
 from bertc.lang.read.parse import OVERRIDE
 from bertc.lang.read.shapes import KindShape, arguments
 
 
-def wrong_form(value: tree.Value, shape: KindShape, slot: Slot, diagnostics: Diagnostics) -> None:
-    """Report a value that is no kind where a kind is expected."""
-    instead = ""
-    if isinstance(value, tree.String):
-        instead = nearest(value.value, shape.options)
-    elif isinstance(value, tree.Number) and value.value is None:
-        return
-    problem, note = describe_value(value), f"it is one of: {listed(_words_of(slot.name, shape))}"
-    slot.refuse(value, "E108", f"cannot be {problem}", diagnostics, instead, note=note)
+def wrong_form(shape: KindShape, slot: Slot) -> Any:
+    """Report a value that is no kind where one is expected, or no ratio of the right parts."""
+    value, parts = slot.value, next(iter(shape.options.values())).positional
+    problem = f"cannot be {describe_value(value)}"
+    if parts and not shape.named:
+        if isinstance(value, tree.Ratio):
+            problem = f"has {len(parts)} parts, not {len(value.parts)}"
+        return slot.refuse("E108", problem, label="/".join(parts))
+    if isinstance(value, tree.Number) and value.value is None:
+        return BAD  # reported when it was read
+    instead = nearest(value.value, shape.options) if isinstance(value, tree.String) else ""
+    note = f"it is one of: {listed(_words_of(slot.name, shape))}"
+    return slot.refuse("E108", problem, instead, note=note)
 
 
-def refuse_kind(
-    name: tree.Name, value: tree.Value, shape: KindShape, slot: Slot, diagnostics: Diagnostics
-) -> None:
+def refuse_kind(name: tree.Name, shape: KindShape, slot: Slot) -> Any:
     """Report a word that names no kind, or a path without quotes."""
     if shape.bare("bare_string") and os.path.lexists(name.text):
-        _report_unquoted_path(name, slot, diagnostics)
-        return
+        return _refuse_unquoted_path(name, slot)
     known, wrong, before, after = _words_of(slot.name, shape), name, "", ""
     if family := [word for word in known if word.startswith(f"{name.text}(")]:  # `kd(logits)`
-        first = (
-            value.arguments[0].value if isinstance(value, tree.Call) and value.arguments else None
-        )
-        wrong = first if isinstance(first, tree.Name) else tree.Name(value.span, "")
+        inside = slot.value.arguments if isinstance(slot.value, tree.Call) else ()
+        first = inside[0].value if inside else None
+        wrong = first if isinstance(first, tree.Name) else tree.Name(slot.value.span, "")
         known, before, after = family, f"{name.text}(", ")"
     names = [word.removeprefix(before).removesuffix(after) for word in known]
     near = nearest(wrong.text, names) if wrong.text else ""
-    instead = near + rest_of_line(name, value) if near and not before else ""
+    instead = near + rest_of_line(name, slot.value) if near and not before else ""
     if before:
         instead = f"{before}{near or names[0]}{after}"
     path = ""
     if shape.bare("bare_string") and not near:
         path = f'; or a path in quotes, as in "{name.text[:40]}"'
-    diagnostics.error(
+    full = f"{before}{wrong.text[:40]}{after}" if wrong.text else name.text
+    return slot._replace(value=wrong).refuse(
         "E103",
-        f"`{slot.name}` cannot be `{before if wrong.text else name.text}{wrong.text[:40]}"
-        f"{after if wrong.text else ''}`",
-        wrong.span,
+        f"cannot be `{full}`",
+        near,
         label=f"did you mean `{near}`?" if near else "",
-        notes=(Note(f"it is one of: {', '.join(known)}{path}"),),
+        note=f"it is one of: {', '.join(known)}{path}",
         help=slot.prefix + instead if instead else "",
-        fix=Fix(wrong.span, near) if near else None,
     )
 
 
@@ -63,53 +63,33 @@ def _words_of(setting: str, shape: KindShape) -> list[str]:
     return tasks if setting == "task" and tasks else shape.words
 
 
-def _report_unquoted_path(name: tree.Name, slot: Slot, diagnostics: Diagnostics) -> None:
+def _refuse_unquoted_path(name: tree.Name, slot: Slot) -> Any:
     """Report an existing path without quotes, which a shell removes after ``--set``."""
     override = name.span.source.name.startswith(OVERRIDE)
     instead = f"./{name.text}" if override else f'"{name.text}"'
     label = "a path has a `/` in it here" if override else "a path stands in quotes"
     problem = f"cannot be `{name.text[:40]}`"
-    slot.refuse(name, "E103", problem, diagnostics, instead, label=label)
+    return slot._replace(value=name).refuse("E103", problem, instead, label=label)
 
 
-def argument_twice(
-    name: str,
-    again: tree.Argument,
-    first: tree.Argument,
-    call: tree.Value,
-    free: bool,
-    diagnostics: Diagnostics,
+def given_twice(
+    name: str, again: Span, first: Note, fix: Fix | None, diagnostics: Diagnostics
 ) -> None:
-    """Report two arguments of one name; ``free``: the name is chosen by the user."""
-    diagnostics.error(
-        "E102",
-        f"`{name}` is given twice",
-        again.span,
-        notes=(Note("first given here", first.span),),
-        help="give it another name" if free else "remove one of the two",
-        fix=None if free else removal(again, call),
-    )
+    """Report two settings or arguments of one name, which another may have without a ``fix``."""
+    help = "remove one of the two" if fix else "give it another name"
+    message = f"`{name}` is given twice"
+    diagnostics.error("E102", message, again, notes=(first,), help=help, fix=fix)
 
 
-def too_many_arguments(
-    argument: tree.Argument, call: tree.Value, node: type[Node], kind: str, diagnostics: Diagnostics
-) -> None:
+def too_many_arguments(argument: tree.Argument, node: type[Node], kind: str, slot: Slot) -> None:
     """Report more unnamed arguments than the kind takes."""
     count = len(node.positional)
     names = f"unnamed arguments fill: {', '.join(node.positional)}" if count else ""
-    diagnostics.error(
+    slot.diagnostics.error(
         "E104",
         f"`{kind}` takes {count or 'no'} unnamed argument{'s' * (count != 1)}",
         argument.span,
         notes=(Note(names),) if names else (),
         help="remove it, or name it" if len(arguments(node)) > count else "remove it",
-        fix=removal(argument, call),
+        fix=removal(argument, slot.value),
     )
-
-
-def wrong_parts(value: tree.Value, node: type[Node], slot: Slot, diagnostics: Diagnostics) -> None:
-    """Report a ratio with the wrong number of parts, or what is none."""
-    problem = f"cannot be {describe_value(value)}"
-    if isinstance(value, tree.Ratio):
-        problem = f"has {len(node.positional)} parts, not {len(value.parts)}"
-    slot.refuse(value, "E108", problem, diagnostics, label="/".join(node.positional))

@@ -1,7 +1,7 @@
 """Conversion of values without parts, and the form of a value that may have several."""
 
-from collections.abc import Iterator
-from typing import Any, Final, NamedTuple, assert_never
+from collections.abc import Collection, Iterator
+from typing import Any, Final, NamedTuple
 
 from bertc.base.diagnostics import Diagnostics, Fix, Note, nearest
 from bertc.ir.base import NAME_RULE, is_plain
@@ -23,130 +23,112 @@ _FORMS = {
 
 
 class Slot(NamedTuple):
-    """The setting or argument of a value: its name in messages, and the text before the value.
+    """A value with the name of its setting or argument, where its mistakes are reported.
 
-    ``of`` is the setting of an argument whose name is not written.
+    ``prefix`` is the text before the value, ``of`` the setting of an argument whose name is not
+    written.
     """
 
+    value: tree.Value
+    diagnostics: Diagnostics
     name: str
     prefix: str
     of: str = ""
 
     def refuse(
         self,
-        value: tree.Value,
         code: str,
         problem: str,
-        diagnostics: Diagnostics,
         instead: str = "",
         *,
         label: str = "",
         note: str = "",
         help: str = "",
-    ) -> None:
-        """Report a value with a ``problem``; ``instead`` is to be written in its place."""
-        diagnostics.error(
+    ) -> Any:
+        """Report a ``problem``, with what to write ``instead`` of the value; returns BAD."""
+        self.diagnostics.error(
             code,
             f"`{self.name}` {problem}",
-            value.span,
+            self.value.span,
             label=label,
             notes=(Note(note),) if note else (),
-            help=self.prefix + instead if instead else help,
-            fix=Fix(value.span, instead) if instead else None,
+            help=help or (self.prefix + instead if instead else ""),
+            fix=Fix(self.value.span, instead) if instead else None,
         )
+        return BAD
 
 
-class Scalars(NamedTuple):
-    """A converter for scalars, which reports those that do not fit."""
-
-    diagnostics: Diagnostics
-
-    def read(self, value: tree.Value, shape: shapes.ScalarShape, slot: Slot) -> Any:
-        """Convert a scalar; returns BAD after reporting a mistake."""
-        if isinstance(value, tree.Number) and value.value is None:
+def read_scalar(shape: shapes.ScalarShape, slot: Slot) -> Any:
+    """Convert a scalar; returns BAD after reporting a mistake."""
+    match shape, slot.value:
+        case _, tree.Number(value=None):
             return BAD  # reported when it was read
-        if isinstance(value, tree.Number) and value.unit:
-            return self._of_tokens(value, slot)
-        match shape:
-            case shapes.WholeShape():
-                if not isinstance(value, tree.Number) or not isinstance(value.value, int):
-                    return self._not_a(value, "a whole number", slot)
-                return self._within(value, value.value, shape.bounds, slot)
-            case shapes.RealShape():
-                if not isinstance(value, tree.Number) or value.value is None:
-                    return self._not_a(value, "a number", slot)
-                return self._within(value, float(value.value), shape.bounds, slot)
-            case shapes.TruthShape():
-                if isinstance(value, tree.Name) and value.text in ("true", "false"):
-                    return value.text == "true"
-                return self._choose(value, ("true", "false"), slot)
-            case shapes.TextShape():
-                return self._words(value, shape, slot)
-            case shapes.ChoiceShape():
-                if isinstance(value, tree.Name) and value.text in shape.options:
-                    return value.text
-                return self._choose(value, shape.options, slot)
-        assert_never(shape)
+        case _, tree.Number(unit=unit, text=text) if unit:
+            return _refuse_unit(text, slot)
+        case shapes.NumberShape(), tree.Number(text=text, value=int() as number):
+            return _check_number(number, text, shape, slot)
+        case shapes.NumberShape(integer=False), tree.Number(text=text, value=float() as number):
+            return _check_number(number, text, shape, slot)
+        case shapes.TextShape(), tree.String(value=text) | tree.Name(text=text):
+            return _check_text(text, shape, slot)
+        case shapes.ChoiceShape(options), tree.Name(text=text) if text in options:
+            return options[text]
+        case shapes.ChoiceShape(options), _:
+            return _refuse_word(options, slot)
+    expected = "a string"
+    if isinstance(shape, shapes.NumberShape):
+        expected = "a whole number" if shape.integer else "a number"
+    return slot.refuse("E108", f"is {expected}, not {describe_value(slot.value)}")
 
-    def _of_tokens(self, value: tree.Number, slot: Slot) -> Any:
-        """Report a number of tokens, FLOPs or hours where something else is counted."""
-        unit, instead = unit_of(value.text), ""
-        if slot.name == "steps" and not slot.of and unit != TOKENS_UNIT:
-            instead = f"equal({value.text})"
-        elif unit == TOKENS_UNIT:
-            instead = value.text.removesuffix(unit).rstrip()
-        problem, help = f"is not counted in {unit}", "a number without a unit"
-        slot.refuse(value, "E326", problem, self.diagnostics, instead, help=help)
-        return BAD
 
-    def _within(
-        self, value: tree.Number, number: int | float, bounds: shapes.Limits, slot: Slot
-    ) -> Any:
-        if bounds.hold(number):
-            return number
-        # Only a whole number of percents can mean nothing else.
-        plain = isinstance(value.value, int) and number >= LEAST_PERCENTS
-        percent = plain and (bounds.le or bounds.lt or 2) <= 1 and bounds.hold(number / 100)
-        problem, instead = f"is {value.text}, must be {bounds}", f"{value.text}%" if percent else ""
-        if (unit := unit_of(value.text)) and number <= 0:
-            instead = f"1{' ' * (unit not in HOURS)}{unit}"
-        slot.refuse(value, "E109", problem, self.diagnostics, instead)
-        return BAD
+def _refuse_unit(text: str, slot: Slot) -> Any:
+    """Report a number of tokens, FLOPs or hours where something else is counted."""
+    unit, instead = unit_of(text), ""
+    if slot.name == "steps" and not slot.of and unit != TOKENS_UNIT:
+        instead = f"equal({text})"
+    elif unit == TOKENS_UNIT:
+        instead = text.removesuffix(unit).rstrip()
+    help = "" if instead else "a number without a unit"
+    return slot.refuse("E326", f"is not counted in {unit}", instead, help=help)
 
-    def _words(self, value: tree.Value, shape: shapes.TextShape, slot: Slot) -> Any:
-        """Convert free text, in quotes unless it is one word."""
-        if not isinstance(value, tree.String | tree.Name):
-            return self._not_a(value, "a string", slot)
-        text = value.value if isinstance(value, tree.String) else value.text
-        if len(text) < shape.min_length:
-            self.diagnostics.error("E109", f"`{slot.name}` is empty", value.span)
-            return BAD
-        if shape.plain and not is_plain(text):
-            problem = f"cannot be {value.span.text[:60]}"
-            slot.refuse(value, "E109", problem, self.diagnostics, note=NAME_RULE)
-            return BAD
-        return text
 
-    def _choose(self, value: tree.Value, options: tuple[str, ...], slot: Slot) -> Any:
-        """Report a value that is not among the options."""
-        written = value.text if isinstance(value, tree.Name) else value.span.text.strip("\"'")
-        synonyms = next((words for words in (_YES, _NO) if written.lower() in words), ())
-        same_truth = (option for option in options if option in synonyms)
-        near = next(same_truth, "") or nearest(written, options)
-        slot.refuse(
-            value,
-            "E103" if isinstance(value, tree.Name) else "E108",
-            f"{slot.of and f'of `{slot.of}` '}cannot be {describe_value(value)}",
-            self.diagnostics,
-            near,
-            label=f"did you mean `{near}`?" if near else "",
-            note=f"it is one of: {', '.join(options)}",
-        )
-        return BAD
+def _check_number(number: int | float, text: str, shape: shapes.NumberShape, slot: Slot) -> Any:
+    """A number within its limits; any other is reported."""
+    limits = shape.bounds
+    if limits.hold(number):
+        return number if shape.integer else float(number)
+    # Only a whole number of percents can mean nothing else.
+    plain = isinstance(number, int) and number >= LEAST_PERCENTS
+    percent = plain and (limits.le or limits.lt or 2) <= 1 and limits.hold(number / 100)
+    instead = f"{text}%" if percent else ""
+    if (unit := unit_of(text)) and number <= 0:
+        instead = f"1{' ' * (unit not in HOURS)}{unit}"
+    return slot.refuse("E109", f"is {text}, must be {limits}", instead)
 
-    def _not_a(self, value: tree.Value, expected: str, slot: Slot) -> Any:
-        slot.refuse(value, "E108", f"is {expected}, not {describe_value(value)}", self.diagnostics)
-        return BAD
+
+def _check_text(text: str, shape: shapes.TextShape, slot: Slot) -> Any:
+    """A text that its rules allow; any other is reported."""
+    if len(text) < shape.min_length:
+        return slot.refuse("E109", "is empty")
+    if shape.plain and not is_plain(text):
+        return slot.refuse("E109", f"cannot be {slot.value.span.text[:60]}", note=NAME_RULE)
+    return text
+
+
+def _refuse_word(options: Collection[str], slot: Slot) -> Any:
+    """Report a value that is not among the options."""
+    value = slot.value
+    written = value.text if isinstance(value, tree.Name) else value.span.text.strip("\"'")
+    synonyms = next((words for words in (_YES, _NO) if written.lower() in words), ())
+    same_truth = (option for option in options if option in synonyms)
+    near = next(same_truth, "") or nearest(written, options)
+    return slot.refuse(
+        "E103" if isinstance(value, tree.Name) else "E108",
+        f"{slot.of and f'of `{slot.of}` '}cannot be {describe_value(value)}",
+        near,
+        label=f"did you mean `{near}`?" if near else "",
+        note=f"it is one of: {', '.join(options)}",
+    )
 
 
 def describe_value(value: tree.Value) -> str:
@@ -170,35 +152,37 @@ def _words_of(shape: shapes.ChoiceShape | shapes.KindShape) -> Iterator[str]:
 
 
 def option_of(value: tree.Value, shape: shapes.EitherShape) -> shapes.Shape:
-    """The option that fits the form of a value."""
-    kinds = [option for option in shape.options if isinstance(option, shapes.KindShape)]
-    if isinstance(value, tree.Number) and value.unit:
-        counted = (o for o in kinds if any(n.number_unit == value.unit for n in o.options.values()))
-        return next(counted, (kinds or shape.options)[0])
-    if isinstance(value, tree.Call):
-        return next((o for o in kinds if value.name.text in o.options), (kinds or shape.options)[0])
+    """The option that fits the form of a value, or else one to report the value by."""
     for option in shape.options:
-        match option, value:
-            case ((shapes.ChoiceShape() | shapes.KindShape()), tree.Name(text=text)):
-                if text in option.options:
-                    return option
-            case (
-                (shapes.ListShape(), tree.Series() | tree.Sum())
-                | (shapes.TextShape(), tree.String())
-                | (shapes.RealShape(), tree.Number(value=float()))
-                | (shapes.WholeShape(), tree.Number(value=int()))
-            ):
-                return option
-    named = [
-        option
-        for option in shape.options
-        if isinstance(option, shapes.ChoiceShape | shapes.KindShape)
-    ]
+        if _fits_form(value, option):
+            return option
+    named = [o for o in shape.options if isinstance(o, shapes.ChoiceShape | shapes.KindShape)]
+    if isinstance(value, tree.Call) or (isinstance(value, tree.Number) and value.unit):
+        kinds = (option for option in named if isinstance(option, shapes.KindShape))
+        return next(kinds, shape.options[0])
     if len(named) == len(shape.options):
-        return shapes.ChoiceShape(tuple(word for option in named for word in _words_of(option)))
-    choices = (option for option in shape.options if isinstance(option, shapes.ChoiceShape))
-    known = tuple(word for option in choices for word in option.options)
+        words = (word for option in named for word in _words_of(option))
+        return shapes.ChoiceShape(dict.fromkeys(words))
+    known = shapes.choice_words(shape)
     if isinstance(value, tree.Name) and nearest(value.text, known):  # `freeze=al`
-        integers = any(isinstance(option, shapes.WholeShape) for option in shape.options)
-        return shapes.ChoiceShape((*known, *["a whole number"] * integers))
+        counted = any(isinstance(o, shapes.NumberShape) and o.integer for o in shape.options)
+        return shapes.ChoiceShape(dict.fromkeys((*known, *["a whole number"] * counted)))
     return shape.options[0]
+
+
+def _fits_form(value: tree.Value, shape: shapes.Shape) -> bool:
+    """True if a value has the form of a shape, whatever its parts are."""
+    match shape, value:
+        case shapes.KindShape(options), tree.Call(name=tree.Name(text=word)):
+            return word in options
+        case shapes.KindShape(options), tree.Number(unit=unit) if unit:
+            return any(node.number_unit == unit for node in options.values())
+        case ((shapes.ChoiceShape(options) | shapes.KindShape(options)), tree.Name(text=word)):
+            return word in options
+        case shapes.NumberShape(integer=integer), tree.Number(unit="", value=int() | float()):
+            return integer == isinstance(value.value, int)
+        case shapes.ListShape(), tree.Series() | tree.Sum():
+            return True
+        case shapes.TextShape(), tree.String():
+            return True
+    return False

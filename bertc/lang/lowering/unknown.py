@@ -7,6 +7,7 @@ from bertc.base.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
 from bertc.ir.fixes import call_text
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.ir.written import Program
+from bertc.lang.lowering.scalars import Slot
 from bertc.lang.read.shapes import Shape, arguments, kinds_in, setting_shape
 from bertc.lang.read.tree import Argument, Call, Placed, Ratio, Setting, Value
 
@@ -83,14 +84,10 @@ def _report_argument(
 
 
 def refuse_argument(
-    argument: Argument,
-    call: Value,
-    kind: str,
-    shapes: dict[str, Shape],
-    fitting: Collection[str],
-    diagnostics: Diagnostics,
+    argument: Argument, kind: str, shapes: Mapping[str, Shape], fitting: Collection[str], slot: Slot
 ) -> None:
     """Report a named argument that the kind lacks; ``fitting`` ones could have its value."""
+    call = slot.value
     assert argument.name is not None, "an unnamed argument takes a known name"
     name = argument.name.text
     names_given = [a.name.text for a in call.arguments if a.name] if isinstance(call, Call) else []
@@ -101,7 +98,7 @@ def refuse_argument(
     help, fix = "remove it", removal(argument, call)
     if near:
         help, fix = near + rest_of_line(argument.name, argument), Fix(argument.name.span, near)
-    diagnostics.error(
+    slot.diagnostics.error(
         "E104",
         f"`{kind}` has no argument `{name[:40]}`",
         argument.name.span,

@@ -2,19 +2,17 @@
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from bertc.base.diagnostics import Source, Span
 from bertc.lang.read import numbers, tree
-from bertc.lang.read.grammar import END, grammar
+from bertc.lang.read.grammar import END, Production, grammar
 from bertc.lang.read.scan import Token
 
 Child = Token | tree.Placed
+"""A part of a rule: a sign, or the node of a word, a value or a rule."""
 _ESCAPE = re.compile(r"\\(u\{[0-9a-fA-F]{1,6}\}|.)")
 _ESCAPED = {"n": "\n", "t": "\t"}
-LEAVES = ("NUMBER", "RANGE", "NAME", "STRING")
-"""Terminals that are values by themselves."""
-NODES = get_args(tree.Value)
 OF_SEVERAL = {"list": tree.Series, "grid": tree.Grid, "sum": tree.Sum}
 """The nodes of rules that have values alone."""
 
@@ -27,72 +25,58 @@ class Builder(NamedTuple):
     def node(self, rule: str, children: list[Child]) -> tree.Placed:
         """The node of a rule, from its tokens and the nodes below it."""
         span = self.span(children[0], children[-1])
-        values = [child for child in map(self.leaf, children) if isinstance(child, NODES)]
+        parts: list[Any] = [child for child in children if not isinstance(child, Token)]
         match rule:
             case "setting":
-                return tree.Setting(span, self.name(children[0]), values[-1])
+                return tree.Setting(span, *parts)
             case "extends":
-                target = values[-1]
-                assert isinstance(target, tree.Name | tree.String), "the grammar allows no other"
-                return tree.Extends(span, target)
+                return tree.Extends(span, *parts)
             case "block":
-                label = next((value for value in values if isinstance(value, tree.String)), None)
-                items = tuple(child for child in children if isinstance(child, tree.Item))
-                return tree.Block(span, self.name(children[0]), label, items)
+                name, *inside = parts
+                label = inside.pop(0) if inside and isinstance(inside[0], tree.String) else None
+                return tree.Block(span, name, label, tuple(inside))
             case "call":
-                inside = (c for c in children[2:] if not isinstance(c, Token) or c.kind in LEAVES)
-                arguments = map(self.argument, inside)
-                return tree.Call(span, self.name(children[0]), tuple(arguments))
+                name, *inside = parts
+                named = (i if isinstance(i, tree.Argument) else _unnamed(i) for i in inside)
+                return tree.Call(span, name, tuple(named))
             case "named":
-                return tree.Argument(span, self.name(children[0]), values[-1])
+                return tree.Argument(span, *parts)
             case "list" | "grid" | "sum":
-                return OF_SEVERAL[rule](span, tuple(values))
+                return OF_SEVERAL[rule](span, tuple(parts))
             case "ratio":
-                return tree.Ratio(span, tuple(v for v in values if isinstance(v, tree.Number)))
+                return tree.Ratio(span, tuple(parts))
             case "scaled":
-                first, second = values
+                first, second = parts
                 swap = isinstance(second, tree.Number) and not isinstance(first, tree.Number)
-                factor, term = (second, first) if swap else (first, second)
-                return tree.Scaled(span, factor, term)
+                return tree.Scaled(span, *((second, first) if swap else (first, second)))
         raise AssertionError(f"the grammar has a rule {rule} that is not built")
 
-    def argument(self, child: Child) -> tree.Argument:
-        """An argument, named or not."""
-        if isinstance(child, tree.Argument):
-            return child
-        value = self.leaf(child)
-        assert isinstance(value, NODES), "the grammar allows values as arguments"
-        return tree.Argument(value.span, None, value)
-
-    def name(self, child: Child) -> tree.Name:
-        """The word that begins a rule."""
-        assert isinstance(child, Token), "a rule that needs a name begins with its token"
-        return tree.Name(self.span(child, child), child.text)
-
-    def leaf(self, child: Child) -> Child | tree.Value:
-        """A token that is a value by itself, as the value; anything else unchanged."""
-        if not isinstance(child, Token):
-            return child
-        span = self.span(child, child)
-        match child.kind:
+    def leaf(self, token: Token) -> Child:
+        """A token that is a word or a value, as such; a sign unchanged."""
+        span = self.span(token, token)
+        match token.kind:
             case "NUMBER":
                 return _number(span)
             case "RANGE":  # two numbers, and perhaps a scale
-                ends = numbers.range_ends(child.text)
-                low, high = (Span(self.source, child.start + a, child.start + b) for a, b in ends)
-                scale = child.text.partition(":")[2].strip()
+                ends = numbers.range_ends(token.text)
+                low, high = (Span(self.source, token.start + a, token.start + b) for a, b in ends)
+                scale = token.text.partition(":")[2].strip()
                 return tree.Range(span, _number(low), _number(high), scale)
             case "NAME":
-                return tree.Name(span, child.text)
+                return tree.Name(span, token.text)
             case "STRING":
-                return tree.String(span, _ESCAPE.sub(_unescape, child.text[1:-1]))
-        return child
+                return tree.String(span, _ESCAPE.sub(_unescape, token.text[1:-1]))
+        return token
 
     def span(self, first: Child, last: Child) -> Span:
         """The span from the start of one to the end of the other."""
         start = first.start if isinstance(first, Token) else first.span.start
         end = last.end if isinstance(last, Token) else last.span.end
         return Span(self.source, start, end)
+
+
+def _unnamed(value: tree.Value) -> tree.Argument:
+    return tree.Argument(value.span, None, value)
 
 
 def _number(span: Span) -> tree.Number:
@@ -126,62 +110,50 @@ class Mistake(NamedTuple):
 
 def parse_items(tokens: Sequence[Token], source: Source) -> tuple[list[tree.Item], Mistake | None]:
     """The items of a correct token list, or none and its first mistake."""
-    machine = _Machine(Builder(source))
+    builder, states = Builder(source), [grammar().start]
+    values: list[Child | list[Child]] = []
     end = tokens[-1].end if tokens else 0
     for place, token in enumerate((*tokens, Token(END, "", end, end))):
-        states = machine.states.copy()
-        if not machine.feed(token):
+        before = states.copy()
+        completed = _advance(states, token.kind)
+        if completed is None:
             kinds = {kind for row in grammar().actions for kind in row}
-            return [], Mistake(place, frozenset(kind for kind in kinds if _allows(states, kind)))
-    return machine.items, None
+            allowed = (kind for kind in kinds if _advance(before.copy(), kind) is not None)
+            return [], Mistake(place, frozenset(allowed))
+        for production in completed:
+            cut = len(values) - production.length
+            parts = values[cut:]
+            values[cut:] = [_reduce(production, parts, builder)]
+        values.append(builder.leaf(token))
+    return [child for child in _flat(values) if isinstance(child, tree.Item)], None
 
 
-def _allows(states: list[int], kind: str) -> bool:
-    """True if a terminal may come next; no nodes are built."""
-    machine = _Machine(None)
-    machine.states = states.copy()
-    return machine.feed(Token(kind, "", 0, 0))
+def _advance(states: list[int], kind: str) -> list[Production] | None:
+    """Move the states over a terminal: the rules that it completes, or None if it cannot come."""
+    table, completed = grammar(), list[Production]()
+    while (state := states[-1]) != table.final:
+        action = table.actions[state].get(kind)
+        if action is None:
+            return None
+        if action >= 0:
+            states.append(action)
+            return completed
+        production = table.productions[-1 - action]
+        del states[len(states) - production.length :]
+        states.append(table.gotos[states[-1]][production.name])
+        completed.append(production)
+    return completed if kind == END else None
 
 
-class _Machine:
-    def __init__(self, builder: Builder | None) -> None:
-        self.builder = builder
-        self.table = grammar()
-        self.states = [self.table.start]
-        self.values: list[Child | list[Child]] = []
-        self.items: list[tree.Item] = []
-
-    def feed(self, token: Token) -> bool:
-        """Advance over a token, building the rules that it completes; False if not allowed."""
-        actions, final, kind = self.table.actions, self.table.final, token.kind
-        while (state := self.states[-1]) != final:
-            action = actions[state].get(kind)
-            if action is None:
-                return False
-            if action >= 0:
-                self.states.append(action)
-                self.values.append(token)
-                return True
-            self.reduce(-1 - action)
-        return kind == END
-
-    def reduce(self, index: int) -> None:
-        production = self.table.productions[index]
-        cut = len(self.states) - production.length
-        del self.states[cut:]
-        self.states.append(self.table.gotos[self.states[-1]][production.name])
-        if self.builder is None:
-            return
-        parts = self.values[cut - 1 :]
-        del self.values[cut - 1 :]
-        if production.inline:
-            self.values.append(_flat(parts))
-        elif production.name == "start":
-            self.items = [child for child in _flat(parts) if isinstance(child, tree.Item)]
-        elif production.lone and len(parts) == 1:
-            self.values.append(parts[0])
-        else:
-            self.values.append(self.builder.node(production.name, _flat(parts)))
+def _reduce(
+    production: Production, parts: list[Child | list[Child]], builder: Builder
+) -> Child | list[Child]:
+    """The node of a rule; the rule's list of parts where it is not a node by itself."""
+    if production.inline or production.name == "start":
+        return _flat(parts)
+    if production.lone and len(parts) == 1:
+        return parts[0]
+    return builder.node(production.name, _flat(parts))
 
 
 def _flat(parts: list[Child | list[Child]]) -> list[Child]:

@@ -4,6 +4,7 @@ The IR states types and limits once; shapes are a form that reading and printing
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cache
 from types import UnionType
@@ -35,20 +36,11 @@ class Limits(NamedTuple):
         return " and ".join(f"{name} {limit:,}" for name, limit in names if limit is not None)
 
 
-class WholeShape(NamedTuple):
-    """An integer."""
+class NumberShape(NamedTuple):
+    """A number, or a percentage; ``integer``: a whole number alone."""
 
     bounds: Limits
-
-
-class RealShape(NamedTuple):
-    """Any number, or a percentage."""
-
-    bounds: Limits
-
-
-class TruthShape(NamedTuple):
-    """``true`` or ``false``."""
+    integer: bool
 
 
 class TextShape(NamedTuple):
@@ -59,9 +51,9 @@ class TextShape(NamedTuple):
 
 
 class ChoiceShape(NamedTuple):
-    """One of a few words."""
+    """One of a few words, each with its value: ``true`` and ``false`` stand for truths."""
 
-    options: tuple[str, ...]
+    options: dict[str, Any]
 
 
 class KindShape(NamedTuple):
@@ -107,7 +99,7 @@ class EitherShape(NamedTuple):
     options: tuple["Shape", ...]
 
 
-ScalarShape = WholeShape | RealShape | TruthShape | TextShape | ChoiceShape
+ScalarShape = NumberShape | TextShape | ChoiceShape
 Shape = ScalarShape | KindShape | ListShape | SumShape | EitherShape
 
 
@@ -115,7 +107,7 @@ Shape = ScalarShape | KindShape | ListShape | SumShape | EitherShape
 def setting_shape(name: str) -> Shape:
     """The shape of a setting."""
     info = Settings.model_fields[name]
-    return _shape(info.annotation, tuple(info.metadata))
+    return _shape(info.annotation, *info.metadata)
 
 
 @cache
@@ -131,7 +123,7 @@ def arguments(node: type[Node]) -> dict[str, Shape]:
     """The shapes of the arguments of a node class, by name."""
     excluded = ("kind", node.others, *node.looked_up)
     return {
-        name: _shape(info.annotation, tuple(info.metadata))
+        name: _shape(info.annotation, *info.metadata)
         for name, info in node.model_fields.items()
         if name not in excluded
     }
@@ -143,20 +135,29 @@ def other_shape(node: type[Node]) -> Shape:
     ((_, value),) = (
         get_args(pair) for pair in get_args(node.model_fields[node.others].annotation)[:1]
     )
-    return _shape(value, ())
+    return _shape(value)
+
+
+def single_shapes(shape: Shape) -> Iterator[ScalarShape | KindShape]:
+    """The shapes of single values among those of a shape, by way of lists, sums and options."""
+    match shape:
+        case ListShape(item=inner) | SumShape(inner=inner):
+            yield from single_shapes(inner)
+        case EitherShape(options=options):
+            yield from (leaf for option in options for leaf in single_shapes(option))
+        case _:
+            yield shape
 
 
 def bounds_of(shape: Shape) -> Limits:
     """The limits of a number of this shape, or of each in a list."""
-    match shape:
-        case WholeShape(bounds) | RealShape(bounds):
-            return bounds
-        case ListShape(item=item):
-            return bounds_of(item)
-        case EitherShape(options=options):
-            return next(filter(None, map(bounds_of, options)), Limits())
-        case _:
-            return Limits()
+    return next((i.bounds for i in single_shapes(shape) if isinstance(i, NumberShape)), Limits())
+
+
+def choice_words(shape: Shape) -> tuple[str, ...]:
+    """The words among the values of a shape that are no kinds, those in a list included."""
+    choices = (leaf.options for leaf in single_shapes(shape) if isinstance(leaf, ChoiceShape))
+    return tuple(word for options in choices for word in options)
 
 
 def kinds_of(node: type[Node]) -> tuple[str, ...]:
@@ -169,17 +170,14 @@ def kinds_of(node: type[Node]) -> tuple[str, ...]:
 
 def kinds_in(shape: Shape) -> dict[str, type[Node]]:
     """The node classes that a value of a shape may name, by their kinds."""
-    match shape:
-        case KindShape():
-            return shape.options if shape.named else {}
-        case SumShape():
-            return kinds_in(shape.inner)
-        case ListShape():
-            return kinds_in(shape.item)
-        case EitherShape():
-            return {k: node for option in shape.options for k, node in kinds_in(option).items()}
-        case _:
-            return {}
+    kinds = (leaf for leaf in single_shapes(shape) if isinstance(leaf, KindShape) and leaf.named)
+    return {kind: node for leaf in kinds for kind, node in leaf.options.items()}
+
+
+def summed_field(node: type[Node]) -> str:
+    """The field of a summand beside its weight; empty of a node that is none."""
+    names = list(node.model_fields)
+    return next(name for name in names if name != "weight") if "weight" in names else ""
 
 
 def required(node: type[Node]) -> list[str]:
@@ -187,52 +185,36 @@ def required(node: type[Node]) -> list[str]:
     return [name for name, info in node.model_fields.items() if info.is_required()]
 
 
-def _shape(annotation: Any, metadata: tuple[Any, ...]) -> Shape:
+def _shape(annotation: Any, *metadata: Any) -> Shape:
+    """The shape of values of a type, with what else its annotation says of them."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _shape(inner[0], (*inner[1:], *metadata))
+        return _shape(*inner, *metadata)
     if origin is Literal:
-        return ChoiceShape(tuple(str(option) for option in inner))
+        return ChoiceShape({str(option): option for option in inner})
     if origin in (Union, UnionType):
-        options = [_shape(option, ()) for option in inner]
+        options = [_shape(option) for option in inner]
         kinds = [option.options for option in options if isinstance(option, KindShape)]
         if len(kinds) == len(options):
             merged = {kind: node for nodes in kinds for kind, node in nodes.items()}
             return KindShape(merged, named=True)
         return EitherShape(tuple(options))
-    if origin is tuple:
-        item, least = inner[0], _least(metadata)
-        if isinstance(item, type) and issubclass(item, Node) and "weight" in item.model_fields:
-            (term,) = (name for name in item.model_fields if name != "weight")
-            return SumShape(item, term, arguments(item)[term])
-        length = None if inner[1:] == (Ellipsis,) else len(inner)
-        return ListShape(_shape(item, ()), length, least)
     if annotation is bool:
-        return TruthShape()
-    if annotation is int:
-        return WholeShape(_bounds(metadata))
-    if annotation is float:
-        return RealShape(_bounds(metadata))
+        return ChoiceShape({"true": True, "false": False})
+    rules = [rule for m in metadata for rule in (m.metadata if isinstance(m, FieldInfo) else [m])]
+    bounds = [rule for rule in rules if isinstance(rule, Ge | Gt | Le | Lt | MinLen)]
+    limits = {name: limit for bound in bounds for name, limit in asdict(bound).items()}
+    if annotation in (int, float):
+        return NumberShape(Limits(**limits), annotation is int)
     if annotation is str:
-        plain = any(getattr(rule, "func", None) is plain_name for rule in metadata)
-        return TextShape(_least(metadata), plain)
+        plain = any(getattr(rule, "func", None) is plain_name for rule in rules)
+        return TextShape(limits.get("min_length", 0), plain)
+    if origin is tuple:
+        item, *more = inner
+        if isinstance(item, type) and issubclass(item, Node) and (term := summed_field(item)):
+            return SumShape(item, term, arguments(item)[term])
+        length = None if more == [Ellipsis] else len(inner)
+        return ListShape(_shape(item), length, limits.get("min_length", 0))
     assert issubclass(annotation, Node), f"no way to write a {annotation}"
-    return KindShape(
-        {kind: annotation for kind in kinds_of(annotation)}, "kind" in annotation.model_fields
-    )
-
-
-def _least(metadata: tuple[Any, ...]) -> int:
-    return max((m.min_length for m in _flat(metadata) if isinstance(m, MinLen)), default=0)
-
-
-def _flat(metadata: tuple[Any, ...]) -> list[Any]:
-    flat: list[Any] = []
-    for item in metadata:
-        flat += item.metadata if isinstance(item, FieldInfo) else [item]
-    return flat
-
-
-def _bounds(metadata: tuple[Any, ...]) -> Limits:
-    limits = [limit for limit in _flat(metadata) if isinstance(limit, Ge | Gt | Le | Lt)]
-    return Limits(**{name: value for limit in limits for name, value in asdict(limit).items()})
+    named = "kind" in annotation.model_fields
+    return KindShape(dict.fromkeys(kinds_of(annotation), annotation), named)

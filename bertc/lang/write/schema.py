@@ -25,12 +25,8 @@ class AllowedValues:
     def text(self) -> str:
         """All of them in words, as Markdown on one line: ``whole number ≥ 1``."""
         match self._shape:
-            case shapes.WholeShape(bounds):
-                return "whole number" + _limits(bounds)
-            case shapes.RealShape(bounds):
-                return "number" + _limits(bounds)
-            case shapes.TruthShape():
-                return "`true` `false`"
+            case shapes.NumberShape(bounds, integer):
+                return f"{'whole ' * integer}number{_limits(bounds)}"
             case shapes.TextShape():
                 return "text"
             case shapes.ChoiceShape(options) | shapes.KindShape(options):
@@ -45,35 +41,18 @@ class AllowedValues:
     @cached_property
     def words(self) -> tuple[str, ...]:
         """The words among them that are no kinds, those in a list included."""
-        match self._shape:
-            case shapes.TruthShape():
-                return ("true", "false")
-            case shapes.ChoiceShape(options):
-                return options
-            case shapes.ListShape(item=item):
-                return AllowedValues(item).words
-            case shapes.EitherShape(members):
-                return tuple(word for shape in members for word in AllowedValues(shape).words)
-            case _:
-                return ()
+        return shapes.choice_words(self._shape)
 
     @cached_property
     def kinds(self) -> Mapping[str, "ValueKind"]:
         """The kinds among them by name, those of shorthands included: ``span`` for an mlm."""
-        match self._shape:
-            case shapes.KindShape(options):
-                named = {name: ValueKind(name, node) for name, node in options.items()}
-                short = dict[str, ValueKind]()
-                for node in options.values():
-                    its = shapes.arguments(node).get(node.shorthand)
-                    short |= AllowedValues(its).kinds if isinstance(its, shapes.KindShape) else {}
-                return named | {name: kind for name, kind in short.items() if name not in named}
-            case shapes.SumShape(inner=item) | shapes.ListShape(item=item):
-                return AllowedValues(item).kinds
-            case shapes.EitherShape(members):
-                return {k: v for shape in members for k, v in AllowedValues(shape).kinds.items()}
-            case _:
-                return {}
+        named, short = dict[str, ValueKind](), dict[str, ValueKind]()
+        for leaf in shapes.single_shapes(self._shape):
+            for name, node in leaf.options.items() if isinstance(leaf, shapes.KindShape) else ():
+                named[name] = ValueKind(name, node)
+                if inner := shapes.arguments(node).get(node.shorthand):
+                    short |= AllowedValues(inner).kinds
+        return named | {name: kind for name, kind in short.items() if name not in named}
 
     @property
     def item(self) -> "AllowedValues | None":

@@ -33,28 +33,22 @@ def show(program: Program, *, origins: bool = False) -> str:
 
 def show_value(value: Any, shape: shapes.Shape | None = None, *, full: bool = False) -> str:
     """The text of a value; ``shape`` is only needed to tell words from quoted strings."""
-    match shape:
-        case None | shapes.WholeShape() | shapes.RealShape() | shapes.TruthShape():
-            return _shapeless(value, full)
-        case shapes.TextShape():
-            return quote(value)
-        case shapes.ChoiceShape():
-            return str(value)
-        case shapes.KindShape():
-            return _node(value, full)
-        case shapes.ListShape():
-            return f"[{', '.join(show_value(item, shape.item, full=full) for item in value)}]"
-        case shapes.SumShape():
-            return " + ".join(_term(term, shape, full) for term in value)
-        case shapes.EitherShape() if value == 1 and isinstance(value, float):
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case float() if value == 1 and isinstance(shape, shapes.EitherShape):
             return "100%"  # 1 is a number of steps
-        case shapes.EitherShape(options=options) if isinstance(value, tuple):
-            lists = (option for option in options if isinstance(option, shapes.ListShape))
-            return show_value(value, next(lists, None), full=full)
-        case shapes.EitherShape(options=options):
-            choices = (option for option in options if isinstance(option, shapes.ChoiceShape))
-            word = any(value in choice.options for choice in choices)
-            return str(value) if word else _shapeless(value, full)
+        case int() | float():
+            return show_number(value)
+        case str():
+            return value if shape and value in shapes.choice_words(shape) else quote(value)
+        case Node():
+            return _node(value, full)
+        case tuple():
+            texts = [show_value(item, shape, full=full) for item in value]
+            summed = value and isinstance(value[0], Node) and shapes.summed_field(type(value[0]))
+            return " + ".join(texts) if summed else f"[{', '.join(texts)}]"
+    raise TypeError(f"the language has no way to write a {type(value).__name__}")
 
 
 def quote(text: str) -> str:
@@ -75,63 +69,36 @@ def _lines(settings: Mapping[str, Given], origins: bool) -> list[str]:
     return lines
 
 
-def _shapeless(value: Any, full: bool) -> str:
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case int() | float():
-            return show_number(value)
-        case Node() if "weight" in type(value).model_fields:
-            (term,) = (name for name in type(value).model_fields if name != "weight")
-            return _term(
-                value, shapes.SumShape(type(value), term, shapes.arguments(type(value))[term]), full
-            )
-        case Hours(hours=hours):
-            return show_hours(hours)
-        case Node() if value.number_unit:
-            return f"{show_number(getattr(value, value.bare_number[0]))} {value.number_unit}"
-        case Node():
-            return _node(value, full)
-        case tuple() if value and isinstance(value[0], Node):
-            return " + ".join(_shapeless(item, full) for item in value)
-        case tuple():
-            return f"[{', '.join(_shapeless(item, full) for item in value)}]"
-        case str():
-            return quote(value)
-    raise TypeError(f"the language has no way to write a {type(value).__name__}")
-
-
-def _term(term: Node, shape: shapes.SumShape, full: bool) -> str:
-    weight = getattr(term, "weight")  # noqa: B009 - every node of a sum has it
-    text = show_value(getattr(term, shape.field), shape.inner, full=full)
-    return text if weight == 1 else f"{show_number(weight)}*{text}"
-
-
 def _node(node: Node, full: bool) -> str:
     """The text of a kind, required arguments first and bare; defaults are left out."""
-    cls = type(node)
+    cls, known = type(node), shapes.arguments(type(node))
+    if field := shapes.summed_field(cls):
+        weight = getattr(node, "weight")  # noqa: B009 - every summand has it
+        text = show_value(getattr(node, field), known[field], full=full)
+        return text if weight == 1 else f"{show_number(weight)}*{text}"
     if "kind" not in cls.model_fields and (short := _without_kind(node)):
         return short
     kind = str(getattr(node, "kind", "") or shapes.kinds_of(cls)[0])
     needed = shapes.required(cls)
     texts = []
-    for name, inner in sorted(shapes.arguments(cls).items(), key=lambda arg: arg[0] not in needed):
+    for name in sorted(known, key=lambda name: name not in needed):
         value = getattr(node, name)
         if name in needed or full or value != cls.model_fields[name].default:
-            text = show_value(value, inner, full=full)
+            text = show_value(value, known[name], full=full)
             bare = name in needed and cls.positional[: len(needed)] == tuple(needed)
             texts.append(text if bare else f"{name}={text}")
     if cls.others:
-        others = getattr(node, cls.others)
-        texts += [f"{name}={_shapeless(value, full)}" for name, value in others]
+        texts += [f"{name}={show_value(value)}" for name, value in getattr(node, cls.others)]
     return call_text(kind, *texts)
 
 
 def _without_kind(node: Node) -> str:
     """The text of a node without a kind, as a number or ratio; empty if impossible."""
+    if isinstance(node, Hours):
+        return show_hours(node.hours)
     cls = type(node)
-    values = [getattr(node, name) for name in cls.positional]
-    if cls.bare_number:
-        alike = set(cls.bare_number) == set(cls.model_fields) and len(set(values)) == 1
-        return f"{show_number(values[0])} {cls.number_unit}".rstrip() if alike else ""
-    return "/".join(map(show_number, values)) if len(values) == len(cls.model_fields) else ""
+    numbers = [getattr(node, name) for name in cls.bare_number or cls.positional]
+    if len(numbers) < len(cls.model_fields) or (cls.bare_number and len(set(numbers)) > 1):
+        return ""
+    text = "/".join(map(show_number, numbers[:1] if cls.bare_number else numbers))
+    return f"{text} {cls.number_unit}".rstrip()
