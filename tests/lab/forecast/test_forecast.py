@@ -10,7 +10,7 @@ import pytest
 import bertc
 from bertc import DataError, UsageError
 from bertc.lab.fit.budget import budget
-from bertc.lab.forecast import forecasting, ladder
+from bertc.lab.forecast import forecasting, ladder, sealed
 from bertc.lab.forecast.forecasting import forecast
 from bertc.lab.forecast.ladder import plan_ladder, refuse_others
 from bertc.lab.forecast.law import Law, Rung, fit, worth
@@ -24,6 +24,14 @@ SPEC = (
     "seq=16 batch=4 steps=60 objective=mlm dropout=0 format=blocks holdout=20% "
     "optimizer=adamw(2e-3, warmup=6) "
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_draws():
+    """An interval of ten laws instead of a hundred, each 20 ms."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sealed, "DRAWS", 10)
+        yield
 
 
 def rungs_of(law: Law) -> list[Rung]:
