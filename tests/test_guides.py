@@ -32,6 +32,7 @@ MODERN = ROOT / "docs" / "how-to" / "modern.md"
 BUDGET = ROOT / "docs" / "how-to" / "budget.md"
 GUIDES = [TUTORIAL, *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 TAKES_SPECS = {"check", "estimate", "build", "show-batch", "train", "bench", "sweep"}
 TAKES_RANGES = {"check", "sweep"}
 SMALLER = [
@@ -100,8 +101,7 @@ def test_commands_are_understood(page, arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lay_out(files_of(page))
     name, *rest = arguments
-    command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
-    given = command.make_context(name, rest).params
+    given = COMMANDS[name].make_context(name, rest).params
     if name not in TAKES_SPECS or any(given.get(n) for n in ("resume", "latency", "calibrate")):
         return
     specs = given.get("specs") or given.get("networks") or [given["spec"]]
