@@ -73,6 +73,7 @@ def module_of(path: Path) -> str:
     return ".".join(parts).removesuffix(".__init__")
 
 
+@cache
 def imported(path: Path) -> set[str]:
     """Every module a file imports, wherever in the file."""
     names: set[str] = set()
