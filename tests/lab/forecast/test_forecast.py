@@ -26,14 +26,6 @@ SPEC = (
 )
 
 
-@pytest.fixture(autouse=True, scope="module")
-def few_draws():
-    """An interval of ten laws instead of a hundred, each 20 ms."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sealed, "DRAWS", 10)
-        yield
-
-
 def rungs_of(law: Law) -> list[Rung]:
     return [
         Rung(f"{n}-{d}", 2 * n, n, d, 6 * n * d, 1.0, law.loss(2 * n, n, d))
@@ -128,6 +120,7 @@ def made(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr(ladder, "FEWEST_STEPS", 4)
+        patch.setattr(sealed, "DRAWS", 10)  # each 20 ms
         (folder / "farm.txt").write_text("\n".join(text))
         said: list[str] = []
         forecast(SPEC, (), None, folder / "l", None, "cpu", folder / "run", said.append)
