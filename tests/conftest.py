@@ -81,7 +81,7 @@ def pytest_collection_finish() -> None:
     atexit.register(shutil.rmtree, empty, ignore_errors=True)
     os.chdir(empty)
     gc.freeze()
-    gc.set_threshold(10_000)
+    gc.set_threshold(50_000)
     gc.enable()
 
 

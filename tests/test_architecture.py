@@ -73,6 +73,7 @@ def module_of(path: Path) -> str:
     return ".".join(parts).removesuffix(".__init__")
 
 
+@cache
 def imported(path: Path) -> set[str]:
     """Every module a file imports, wherever in the file."""
     names: set[str] = set()
@@ -183,7 +184,10 @@ NEVER_LOADED = {
         "from bertc.cli.emit import emit; emit('electra-small', (), 'svg')",
         "torch numpy",
     ),
-    "folders and files": (
+    "folders and files": (  # functions of the package keep their names whatever is loaded
+        "import bertc, sys; assert not any(name.startswith('bertc.') for name in sys.modules);"
+        "import bertc.run.records.folder, bertc.cost;"
+        "assert bertc.train.__name__ == 'train' and callable(bertc.estimate);"
         "import bertc.lab.results.diff, bertc.check, bertc.hub.config, bertc.hub.program;"
         "import bertc.lab.results.compare, bertc.lab.results.listing;"
         "import bertc.tasks.layouts, bertc.tasks.examples.task_sets",

@@ -22,7 +22,7 @@ from bertc.base.diagnostics import Diagnostics
 from bertc.check import passes
 from bertc.cli import starting
 from bertc.cli.app import app
-from bertc.lab.forecast import forecasting, ladder
+from bertc.lab.forecast import forecasting, ladder, sealed
 from tests.hub.programs import bert_folder
 from tests.net.programs import FARM, copied
 
@@ -32,6 +32,7 @@ MODERN = ROOT / "docs" / "how-to" / "modern.md"
 BUDGET = ROOT / "docs" / "how-to" / "budget.md"
 GUIDES = [TUTORIAL, *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 TAKES_SPECS = {"check", "estimate", "build", "show-batch", "train", "bench", "sweep"}
 TAKES_RANGES = {"check", "sweep"}
 SMALLER = [
@@ -100,8 +101,7 @@ def test_commands_are_understood(page, arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lay_out(files_of(page))
     name, *rest = arguments
-    command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
-    given = command.make_context(name, rest).params
+    given = COMMANDS[name].make_context(name, rest).params
     if name not in TAKES_SPECS or any(given.get(n) for n in ("resume", "latency", "calibrate")):
         return
     specs = given.get("specs") or given.get("networks") or [given["spec"]]
@@ -344,6 +344,7 @@ def test_the_commands_of_the_page_on_a_day_run(run, tmp_path):
 def test_the_commands_of_the_page_on_budgets_run(run, call, monkeypatch):
     monkeypatch.setattr(ladder, "FEWEST_STEPS", 4)
     monkeypatch.setattr(forecasting, "LEARNED", 9.0)
+    monkeypatch.setattr(sealed, "DRAWS", 10)
     spec = "layers=1 hidden=64 heads=4 vocab=wordpiece(100) seq=16 batch=4 steps=60 holdout=0.3 "
     lay_out({"farm.txt": FARMS, "german.bertc": f"{spec} format=blocks data=files('farm.txt')"})
     smaller = {"h100": "cpu", "5h": "9s", "67h": "0.5s", "{256, 384, 512, 768}": "{16, 32, 64}"}

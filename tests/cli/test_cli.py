@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -338,12 +337,3 @@ def test_a_swallowed_signal_is_one_all_the_same(monkeypatch, call, number, code,
 
     monkeypatch.setattr(options, "app_for", lambda words: app)
     assert call("check", "layers=2")[0] == code
-
-
-def test_importing_the_package_loads_nothing_yet_and_functions_keep_their_names() -> None:
-    code = (
-        "import sys, bertc; loaded = {m for m in sys.modules if m.startswith('bertc.')};"
-        "assert not loaded, loaded; import bertc.run.records.folder, bertc.cost;"
-        "assert bertc.train.__name__ == 'train' and callable(bertc.estimate)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -22,10 +22,11 @@ from bertc.cost.planning.world import Strategy
 from bertc.cost.rules import cost, flash_bytes
 from bertc.ir import operation as op
 from bertc.ir.program.resolved import Resolved, trained_names
+from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import Losses
 from bertc.learn.objectives.softmax.cross_entropy import GPU_CHUNK
 from bertc.learn.step.memory import beginning
-from bertc.model import EncoderInputs, build
+from bertc.model import EncoderInputs, Model, build
 from bertc.model.attention.attend import attend
 from bertc.model.attention.masks import kernel_mask
 from bertc.model.body import Outputs
@@ -170,12 +171,8 @@ def saved_bytes(function: Callable[[Note], object]) -> int:
     return sum(storage.nbytes() for storage in found.values())
 
 
-def bytes_saved(resolved: Resolved, dtype: torch.dtype, count: int) -> int:
+def bytes_saved(model: Model, stage: Stage, count: int) -> int:
     """Bytes of all distinct tensors that autograd saves in a forward pass, and of its states."""
-    model, stage = build(resolved), resolved.stages[0]
-    model.compute_dtype = dtype
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(name in trained_names(stage))
     batch = micro_batch(stage, count)
     reading = batch.reading._replace(
         segment_ids=torch.zeros_like(batch.reading.token_ids), attention_mask=None,
@@ -200,7 +197,11 @@ def test_what_autograd_keeps_of_an_example(dropout: str, extra: str, dtype: torc
     parameters = count(stage, resolved.terms())
     step = whole_step(stage, parameters, budget)
     ids = 2 * 8 * stage.seq  # of tokens and segments, which belong to the batch
-    saved = (bytes_saved(resolved, dtype, 4) - bytes_saved(resolved, dtype, 2)) / 2
+    model, learned = build(resolved), trained_names(stage)
+    model.compute_dtype = dtype
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name in learned)
+    saved = (bytes_saved(model, stage, 4) - bytes_saved(model, stage, 2)) / 2
     assert step.kept + ids == pytest.approx(saved, rel=0.02)
 
 

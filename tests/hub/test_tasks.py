@@ -465,10 +465,10 @@ def adapted(folder: Any, adapt: Lora) -> tuple[Resolved, dict[str, torch.Tensor]
 
 def loaded(resolved: Resolved, tensors: dict[str, torch.Tensor]) -> Model:
     """The model, whose weights have gradients where its last stage trains them."""
-    model = build(resolved).eval()
+    model, learned = build(resolved).eval(), trained_names(resolved.stages[-1])
     model.load_state_dict(tensors)
     for name, weight in model.named_parameters():
-        weight.requires_grad_(name in trained_names(resolved.stages[-1]))
+        weight.requires_grad_(name in learned)
     return model
 
 

@@ -24,7 +24,7 @@ from bertc.model import EncoderInputs, build
 from bertc.model.own import load_class
 from bertc.model.weights import initialise
 from tests.bench.rig import make_step, random_rows
-from tests.conftest import OWN_CLASSES, RUN_RECORDER, reply
+from tests.conftest import RUN_RECORDER
 from tests.learn.material import ORDINARY, chosen, corrupted, rows
 from tests.net.programs import FARM
 
@@ -248,17 +248,14 @@ def test_code_is_never_run_without_permission(tmp_path, monkeypatch, command, ca
         build(resolved)
 
 
-def test_the_recorder_answers_from_a_process(monkeypatch):
+def test_the_recorder_answers_from_a_process():
     """Whatever the class prints, and as here."""
-    monkeypatch.setattr(OWN_CLASSES, "run_recorder", RUN_RECORDER)
-    settings = SIZES.replace("ffn=48 ", "")
-    for setting, name in {"ffn": "Printing", "residual": "Gated"}.items():
-        part = getattr(resolve(f"{settings} {setting}={own(name)}").encoder, setting)
-        request = {"code": part.code, "arguments": [], "source": part.source}
-        sizes = [{"hidden": 32, "heads": 2, "head_dim": 16, "layer": 0}]
-        answer = reply({"own": request, "place": setting, "sizes": sizes})
-        recorded = [recording.model_dump(mode="json") for recording in part.recordings]
-        assert json.loads(json.dumps(answer["recordings"])) == recorded
+    part = resolve(f"{SIZES} residual={own('Printing')}").encoder.residual
+    request = {"code": part.code, "arguments": [], "source": part.source}
+    sizes = [{"hidden": 32, "heads": 2, "head_dim": 16, "layer": 0}]
+    answer = RUN_RECORDER({"own": request, "place": "residual", "sizes": sizes})
+    recorded = [recording.model_dump(mode="json") for recording in part.recordings]
+    assert json.loads(json.dumps(answer["recordings"])) == recorded
 
 
 @pytest.mark.parametrize("more", ["", ", count=stochastic", ", mask_specials=true, p=50%"])

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -113,21 +114,27 @@ def _of_run(file: Path) -> ReadTokenizer:
     return ReadTokenizer(file, written, named, settings, settings.get("do_lower_case", True))
 
 
-def _of_others(path: Path, file: Path, lower: bool) -> dict[str, Any]:
+@cache  # each look reads the whole description of the package
+def _release() -> str:
     from importlib.metadata import version
 
+    return version("transformers")
+
+
+def _of_others(path: Path, file: Path, lower: bool) -> dict[str, Any]:
     files = _seen(path, file)
     tokens = max(map(_tokens_in, files, files.values()))
     if tokens > LARGEST_VOCABULARY:
         most = f"{LARGEST_VOCABULARY:,} are the most"
         raise DataError(f"{path}: its vocabulary has about {tokens:,} tokens, {most}", ANOTHER)
-    read = hashlib.sha256(f"{READING_VERSION} {version('transformers')} {lower}".encode())
+    read = hashlib.sha256(f"{READING_VERSION} {_release()} {lower}".encode())
     for name, content in sorted(files.items()):
         read.update(f" {name} {len(content)} ".encode() + content)
     key = read.hexdigest()
     cached = cache_folder() / "tokenizers" / key
     with suppress(BertcError, ValueError):  # it is not there, or damaged
-        checksum, content = read_bytes(cached, 2 * LARGEST_FILE_BYTES).split(b"\n", 1)
+        read_before = read_bytes(cached, 2 * LARGEST_FILE_BYTES) if is_file(cached) else b""
+        checksum, content = read_before.split(b"\n", 1)
         if hashlib.sha256(key.encode() + content).hexdigest().encode() == checksum:
             return dict(json.loads(content))
     place = Path(tempfile.gettempdir())

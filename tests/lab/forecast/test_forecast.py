@@ -10,7 +10,7 @@ import pytest
 import bertc
 from bertc import DataError, UsageError
 from bertc.lab.fit.budget import budget
-from bertc.lab.forecast import forecasting, ladder
+from bertc.lab.forecast import forecasting, ladder, sealed
 from bertc.lab.forecast.forecasting import forecast
 from bertc.lab.forecast.ladder import plan_ladder, refuse_others
 from bertc.lab.forecast.law import Law, Rung, fit, worth
@@ -121,6 +121,7 @@ def made(tmp_path_factory):
         patch.chdir(folder)
         patch.setattr(ladder, "FEWEST_STEPS", 4)
         patch.setattr(forecasting, "LEARNED", 9.0)
+        patch.setattr(sealed, "DRAWS", 10)  # each 20 ms
         (folder / "farm.txt").write_text("\n".join(text))
         said: list[str] = []
         forecast(SPEC, (), None, folder / "l", None, "cpu", folder / "run", said.append)
