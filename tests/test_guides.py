@@ -22,7 +22,7 @@ from bertc.base.diagnostics import Diagnostics
 from bertc.check import passes
 from bertc.cli import starting
 from bertc.cli.app import app
-from bertc.lab.forecast import ladder
+from bertc.lab.forecast import forecasting, ladder
 from tests.hub.programs import bert_folder
 from tests.net.programs import FARM, copied
 
@@ -343,6 +343,7 @@ def test_the_commands_of_the_page_on_a_day_run(run, tmp_path):
 
 def test_the_commands_of_the_page_on_budgets_run(run, call, monkeypatch):
     monkeypatch.setattr(ladder, "FEWEST_STEPS", 4)
+    monkeypatch.setattr(forecasting, "LEARNED", 9.0)
     spec = "layers=1 hidden=64 heads=4 vocab=wordpiece(100) seq=16 batch=4 steps=60 holdout=0.3 "
     lay_out({"farm.txt": FARMS, "german.bertc": f"{spec} format=blocks data=files('farm.txt')"})
     smaller = {"h100": "cpu", "5h": "9s", "67h": "0.5s", "{256, 384, 512, 768}": "{16, 32, 64}"}

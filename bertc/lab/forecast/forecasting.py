@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 
 import bertc
@@ -23,6 +24,9 @@ from bertc.lab_api import (
     spec_text,
     units,
 )
+
+LEARNED = 0.95
+"""The part of the loss of frequencies that a rung is to be below: before, size says nothing."""
 
 
 def forecast(
@@ -83,7 +87,14 @@ def _climb(
     for number, planned in enumerate(plan, 1):
         say(f"rung {number} of {len(plan)}: {planned.name}")
         try:
-            rungs.append(_train(planned, folder / planned.name))
+            rung, guess = _train(planned, folder / planned.name)
+            if rung.loss < LEARNED * guess:
+                rungs.append(rung)
+            else:
+                say(
+                    f"rung {rung.name} is left out: its loss, {rung.loss:.3f}, is still near that "
+                    f"of token frequencies, {guess:.3f}"
+                )
         except (bertc.DataError, bertc.MachineError) as error:
             say(f"rung {planned.name} failed and is left out: {str(error).splitlines()[0]}")
         except bertc.StoppedError as error:
@@ -94,28 +105,33 @@ def _climb(
     return made
 
 
-def _train(planned: Planned, path: Path) -> Rung:
-    """Train a rung, unless it is finished, and read its loss."""
+def _train(planned: Planned, path: Path) -> tuple[Rung, float]:
+    """Train a rung, unless it is finished; its loss, and that of frequencies, inf if not known."""
     run, resolved = RunFolder(path), planned.resolved
     if not (run.holds_a_run and run.is_finished(resolved)):
         bertc.train(resolved, path, spec_text=formatted(planned.program), resume=run.holds_a_run)
     lines = curves(path)
-    values = goal_of(LOSS, resolved).values(lines)
+    goal = goal_of(LOSS, resolved)
+    values, figure = goal.values(lines), goal.figure(lines.names)
+    masked = [n for n in lines.names if n.startswith("eval/unigram_loss/") and "_masked" in n]
+    guess = masked[0] if "_masked" in figure and masked else "eval/unigram_loss"
+    guesses = lines.of(guess, "step")[1]
     if not values:
         raise UsageError(f"{path} was never evaluated", help="a part of the text is held out")
     parameters, tables = sizes_of(resolved)
-    return Rung(
+    rung = Rung(
         planned.name, parameters, tables, tokens_of(resolved), flops_of(resolved),
         seconds=lines.points[-1].seconds, loss=values[-1],
     )  # fmt: skip
+    return rung, guesses[-1] if guesses else inf
 
 
 def _refuse_few(rungs: Sequence[Rung], folder: Path) -> None:
     """Refuse a ladder that says nothing."""
     if len(rungs) < PARAMETERS:
         raise UsageError(
-            f"{len(rungs)} rungs of {folder} ended, and a law has {PARAMETERS} numbers",
-            help="mend what failed; the same command goes on",
+            f"{len(rungs)} rungs of {folder} count, and a law has {PARAMETERS} numbers",
+            help="mend what failed, and the same command goes on; or a longer ladder (--time)",
         )
     least, most = (pick(rungs, key=lambda rung: rung.flops) for pick in (min, max))
     if most.loss >= least.loss:

@@ -120,6 +120,7 @@ def made(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr(ladder, "FEWEST_STEPS", 4)
+        patch.setattr(forecasting, "LEARNED", 9.0)
         (folder / "farm.txt").write_text("\n".join(text))
         said: list[str] = []
         forecast(SPEC, (), None, folder / "l", None, "cpu", folder / "run", said.append)
@@ -142,6 +143,11 @@ def test_a_ladder_goes_on_and_a_rung_that_fails_is_left_out(made, monkeypatch):
         return train(resolved, path, **more)
 
     monkeypatch.setattr(forecasting.bertc, "train", fails)
+    monkeypatch.setattr(forecasting, "LEARNED", 0.5)
+    with pytest.raises(UsageError, match="0 rungs of"):
+        forecast(SPEC, (), None, folder / "l", None, "cpu", None, said.append)
+    assert sum("is still near that of token frequencies" in line for line in said) == 9
+    monkeypatch.setattr(forecasting, "LEARNED", 9.0)
     again, _ = forecast(SPEC, (), None, folder / "l", None, "cpu", None, said.append)
     assert not trained
     assert again == before
