@@ -108,10 +108,8 @@ def _other_files(run: Path) -> Iterator[tuple[str, str]]:
     if isinstance(made.get("step"), int) and is_folder(run / "model"):
         weights = _weights_of(run / "checkpoints" / checkpoint_name(made["step"]))
         if weights and weights != made.get("sha256"):
-            yield (
-                f"{run / 'model'} was made of other weights than those of step {made['step']:,}",
-                as_it_is,
-            )
+            other = f"was made of other weights than those of step {made['step']:,}"
+            yield f"{run / 'model'} {other}", as_it_is
 
 
 def _first_step(path: Path) -> float:
@@ -141,8 +139,7 @@ def _weights_of(checkpoint: Path) -> str:
     """sha256 of the weights that the run evaluated, as the manifest states it; or empty."""
     files = _mapping(_manifest(checkpoint).get("files"))
     evaluated = (files[name] for name in (*EVALUATED_FILES, "weights.safetensors") if name in files)
-    file = next(evaluated, None)
-    return str(_mapping(file).get("sha256", ""))
+    return str(_mapping(next(evaluated, None)).get("sha256", ""))
 
 
 def _manifest(checkpoint: Path) -> Mapping[str, Any]:

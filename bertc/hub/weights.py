@@ -203,10 +203,13 @@ def _unpickle(path: Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:
         raise damaged from None
     if not isinstance(loaded, Mapping):
         raise damaged
-    weights, notes = _weights_of(loaded), _progress_of(loaded)
+    state = loaded.get("state")
+    state = state if isinstance(state, Mapping) else {}
+    model = state.get("model")
+    weights = _names_of_today(model) if isinstance(model, Mapping) else loaded
     if not all(map(_is_dense, weights.values())):
         raise damaged
-    return {str(name): tensor.detach() for name, tensor in weights.items()}, notes
+    return {str(n): tensor.detach() for n, tensor in weights.items()}, _progress_of(state)
 
 
 def _is_dense(tensor: object) -> bool:
@@ -231,22 +234,16 @@ def _known_types() -> AbstractContextManager[None]:
     return torch.serialization.safe_globals([*dates, TorchVersion, *arrays, *named])
 
 
-def _weights_of(content: Mapping[str, Any]) -> Mapping[str, Any]:
+def _names_of_today(model: Mapping[str, Any]) -> dict[str, Any]:
     """The weights of a checkpoint by the names of today's ModernBERT, or as they are."""
-    state = content.get("state")
-    model = state.get("model") if isinstance(state, Mapping) else None
-    if not isinstance(model, Mapping):
-        return content
     plain = {_WRAPPED.sub("", str(name)): tensor for name, tensor in model.items()}
-    if _OF_FLEX not in plain:
-        return plain
-    return {_OURS.sub("model.", name): tensor for name, tensor in plain.items()}
+    ours = _OF_FLEX in plain
+    return {_OURS.sub("model.", name) if ours else name: x for name, x in plain.items()}
 
 
-def _progress_of(content: Mapping[str, Any]) -> tuple[str, ...]:
+def _progress_of(state: Mapping[str, Any]) -> tuple[str, ...]:
     """A line on how far the training was, where a checkpoint says it."""
-    state = content.get("state")
-    time = state.get("timestamp") if isinstance(state, Mapping) else None
+    time = state.get("timestamp")
     time = time.get("Timestamp", time) if isinstance(time, Mapping) else {}
     counts = [(name, time.get(unit)) for unit, name in (("batch", "batches"), ("token", "tokens"))]
     done = [f"{count:,} {name}" for name, count in counts if isinstance(count, int) and count]

@@ -70,10 +70,9 @@ def revisions(run: Path, named: str) -> dict[str, int]:
     known = {saved.name: saved.step for saved in save_at if checkpoint_at(run, saved.step)}
     if step := re.fullmatch(r"step-0*([1-9]\d*)", named):
         return {named: int(step[1])}
-    if named in known or (named == "all" and known):
-        return {"main": 0, **known} if named == "all" else {named: known[named]}
-    if named == "main":
-        return {named: 0}
+    steps = {"main": 0, **known}
+    if named in steps or (named == "all" and known):
+        return steps if named == "all" else {named: steps[named]}
     names = f"its revisions are {listed(known)}" if known else "save_at=[1M words] saves one"
     raise MissingInputError(f"{run} has no checkpoint for --revision {named}", help=names)
 

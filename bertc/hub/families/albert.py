@@ -61,9 +61,8 @@ def _groups(layers: int, num_groups: int) -> list[int]:
 
 def _claims(candidate: Candidate) -> bool:
     """True if a layer uses another layer's weights, or tables are narrower."""
-    encoder = candidate.encoder
-    unshared = tuple(range(len(encoder.layers)))
-    shares = (encoder.attention_owner, encoder.ffn_owner) != (unshared, unshared)
+    encoder, unshared = candidate.encoder, tuple(range(candidate.encoder.depth))
+    shares = not encoder.attention_owner == encoder.ffn_owner == unshared
     return shares or encoder.embedding != encoder.hidden
 
 
@@ -81,15 +80,10 @@ ALBERT = Family(
         "encoder.ffn.{n}.outer": f"{LAYER}.ffn_output",
         "encoder.ffn.{n}.norm": f"{LAYER}.full_layer_layer_norm",
         "encoder.pooler": "pooler",
-        "heads.mlm.dense": "predictions.dense",
-        "heads.mlm.norm": "predictions.LayerNorm",
-        "heads.mlm": "predictions",
+        **bert.mlm_keys("predictions", "predictions"),
         "heads.sop": "sop_classifier.classifier",
     },
-    copies={
-        "predictions.decoder.weight": bert.TABLE,
-        "predictions.decoder.bias": "predictions.bias",
-    },
+    copies=bert.tied("predictions"),
     classes=(
         hf_class("AlbertForPreTraining", "pooler", "mlm", "sop"),
         hf_class("AlbertForMaskedLM", "mlm"),

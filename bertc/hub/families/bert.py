@@ -15,6 +15,17 @@ def attention_keys(key: str) -> dict[str, str]:
     }
 
 
+def mlm_keys(inner: str, head: str, norm: str = "LayerNorm") -> dict[str, str]:
+    """Keys of a masked-LM head, whose ``inner`` modules are a linear layer and a ``norm``."""
+    within = {"heads.mlm.dense": f"{inner}.dense", "heads.mlm.norm": f"{inner}.{norm}"}
+    return {**within, "heads.mlm": head}
+
+
+def tied(head: str) -> dict[str, str]:
+    """Copies in a ``decoder`` of the token table and of the bias of a masked-LM head."""
+    return {f"{head}.decoder.weight": TABLE, f"{head}.decoder.bias": f"{head}.bias"}
+
+
 EMBEDDINGS = {
     "encoder.embeddings.token": "embeddings.word_embeddings",
     "encoder.embeddings.position": "embeddings.position_embeddings",
@@ -66,15 +77,10 @@ BERT = Family(
     names={
         **BODY,
         **POOLER,
-        "heads.mlm.dense": "cls.predictions.transform.dense",
-        "heads.mlm.norm": "cls.predictions.transform.LayerNorm",
-        "heads.mlm": "cls.predictions",
+        **mlm_keys("cls.predictions.transform", "cls.predictions"),
         "heads.nsp": "cls.seq_relationship",
     },
-    copies={
-        "cls.predictions.decoder.weight": TABLE,
-        "cls.predictions.decoder.bias": "cls.predictions.bias",
-    },
+    copies=tied("cls.predictions"),
     classes=(
         hf_class("BertForPreTraining", "pooler", "mlm", "nsp"),
         hf_class("BertForMaskedLM", "mlm"),

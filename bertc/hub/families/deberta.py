@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from bertc.hub.families import bert
 from bertc.hub.families.config import HfConfig, Layers, Single, Tokens, VocabularySize
-from bertc.hub.families.family import Family, HfClass, TaskHeads, hf_class
+from bertc.hub.families.family import Family, HfClass, TaskHeads, hf_class, poolers
 from bertc.ir.base import Width
 from bertc.ir.network import norm, positions
 from bertc.ir.network.attention import DisentangledAttention
@@ -14,7 +14,7 @@ from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.settings import Heads
 from bertc.ir.vocabulary import Unigram
 
-MLM_HEAD = "lm_predictions.lm_head."
+MLM_HEAD = "lm_predictions.lm_head"
 
 
 class HfDeberta(HfConfig):
@@ -91,14 +91,12 @@ DEBERTA = Family(
         **bert.attention_keys("encoder.layer.{n}.attention.self.{part}_proj"),
         "encoder.relative.distance": "encoder.rel_embeddings",
         "encoder.relative.norm": "encoder.LayerNorm",
-        "heads.mlm.dense": f"{MLM_HEAD}dense",
-        "heads.mlm.norm": f"{MLM_HEAD}LayerNorm",
-        "heads.mlm": "lm_predictions.lm_head",
+        **bert.mlm_keys(MLM_HEAD, MLM_HEAD),
     },
-    copies={f"{MLM_HEAD}decoder.weight": bert.TABLE, f"{MLM_HEAD}decoder.bias": f"{MLM_HEAD}bias"},
+    copies=bert.tied(MLM_HEAD),
     # The head of `legacy` configurations, which no release has, and every model that
     # transformers trained: it computes the same.
-    older={"cls.predictions.transform.": MLM_HEAD, "cls.predictions.": MLM_HEAD},
+    older=dict.fromkeys(("cls.predictions.transform.", "cls.predictions."), f"{MLM_HEAD}."),
     classes=(
         HfClass("DebertaV2ForMaskedLM", frozenset({"mlm"}), settings={"legacy": False}),
         hf_class("DebertaV2Model"),
@@ -108,9 +106,5 @@ DEBERTA = Family(
     recipe="deberta",
     vocabulary=Unigram,
     unread=frozenset({"embeddings.position_embeddings.weight"}),  # which only its decoder added
-    poolers={
-        "gelu": {"pooler_hidden_act": "gelu"},
-        True: {"pooler_hidden_act": "tanh"},
-        "relu": {"pooler_hidden_act": "relu"},
-    },
+    poolers=poolers("pooler_hidden_act", {"gelu": "gelu", True: "tanh", "relu": "relu"}),
 )

@@ -1,22 +1,17 @@
 """ELECTRA's Hugging Face layout, for discriminators and networks imported from it."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
 from bertc.hub.families import bert
 from bertc.hub.families.config import ABSOLUTE, HfConfig, Tokens
-from bertc.hub.families.family import Candidate, Family, TaskHeads, hf_class
+from bertc.hub.families.family import Candidate, Family, TaskHeads, hf_class, poolers
 from bertc.ir.base import Width
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.head import PoolerKind
 from bertc.ir.program.settings import Heads
 from bertc.ir.vocabulary import WordPiece
 
-POOLERS: Mapping[PoolerKind, Mapping[str, Any]] = {
-    "gelu": {"summary_activation": "gelu"},
-    True: {"summary_activation": "tanh"},
-}
+POOLERS = poolers("summary_activation", {"gelu": "gelu", True: "tanh"})
 OF_ROWS, OF_CHOICES, *_ = bert.pooled_classes("Electra", "classifier.dense")
 
 
@@ -53,9 +48,7 @@ ELECTRA = Family(
     names={
         **bert.BODY,
         "encoder.embeddings.project": "embeddings_project",
-        "heads.mlm.dense": "generator_predictions.dense",
-        "heads.mlm.norm": "generator_predictions.LayerNorm",
-        "heads.mlm": "generator_lm_head",
+        **bert.mlm_keys("generator_predictions", "generator_lm_head"),
         "heads.rtd.dense": "discriminator_predictions.dense",
         "heads.rtd": "discriminator_predictions.dense_prediction",
     },

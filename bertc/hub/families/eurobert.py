@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from bertc.hub.families import bert
 from bertc.hub.families.config import ROPE, PadId, Tokens, VocabularySize
-from bertc.hub.families.family import Family, TaskClass, TaskHeads, hf_class
+from bertc.hub.families.family import Family, TaskClass, TaskHeads, hf_class, poolers
 from bertc.hub.families.rotary_like import HfTurned
 from bertc.ir.base import Width
 from bertc.ir.network import layer, norm
@@ -90,9 +90,7 @@ EUROBERT = Family(
     recipe="eurobert",
     vocabulary=ByteBpe,
     # The mean of logits is that of the states before their linear layer.
-    poolers={
-        "gelu-mean": {"classifier_pooling": "late"},
-        "mean-gelu": {"classifier_pooling": "mean"},
-        "gelu": {"classifier_pooling": "bos"},
-    },
+    poolers=poolers(
+        "classifier_pooling", {"gelu-mean": "late", "mean-gelu": "mean", "gelu": "bos"}
+    ),
 )

@@ -140,6 +140,11 @@ def transformer(resolved: Resolved) -> Encoder:
     return encoder
 
 
+def poolers(setting: str, kinds: Mapping[PoolerKind, str]) -> Mapping[PoolerKind, Any]:
+    """Kinds of a pooler that one setting says, the usual one first."""
+    return {kind: {setting: value} for kind, value in kinds.items()}
+
+
 class Candidate(NamedTuple):
     """A program to export, its padding id, and the families that it was imported or tuned from."""
 
@@ -190,7 +195,7 @@ class Family:
     copies: Mapping[str, str]
     """Tied tensors that a file may store again, mapped to the key of the original."""
     classes: tuple[HfClass, ...]
-    """Classes by the parts they hold, those with most parts first."""
+    """Classes by the parts they hold, those with most parts first, the encoder alone last."""
     tasks: TaskHeads
     claims: Callable[[Candidate], bool]
     """True for a program that this family fits best of those not yet tried."""

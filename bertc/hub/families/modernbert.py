@@ -4,9 +4,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bertc.hub.families import bert, config
-from bertc.hub.families.family import ANSWERS, Candidate, Family, TaskClass, TaskHeads, hf_class
-from bertc.hub.families.rotary_like import UNSCALED, GateActivation, HfGated, Rope, rope
+from bertc.hub.families import bert, config, family
+from bertc.hub.families.family import ANSWERS, TaskClass, hf_class
+from bertc.hub.families.rotary_like import UNSCALED, GateActivation, HfGated, Rope
 from bertc.ir.base import Probability, TruncatedNormal, Width
 from bertc.ir.network import layer, norm
 from bertc.ir.network.attention import FullAttention, LocalAttention
@@ -117,13 +117,14 @@ class HfModernBert(HfGated):
         assert isinstance(positions, RotaryPositions), "as claimed"
         known, layers, init = super().values(encoder, tokens), encoder.depth, encoder.initializer
         kinds = [GLOBAL if attention.at(n).reach is None else LOCAL for n in range(layers)]
+        far, near = (Rope(rope_theta=x) for x in (positions.theta, positions.local_theta))
         return {
             **known, "classifier_activation": known["hidden_act"],
             "classifier_bias": isinstance(head, TransformHead) and head.bias,
             "norm_bias": getattr(encoder.norm, "bias", True), "hidden_dropout_prob": 0.0,
             "attention_probs_dropout_prob": 0.0, "mlp_dropout": encoder.dropout.ffn,
             "layer_types": kinds,
-            "rope_parameters": {GLOBAL: rope(positions.theta), LOCAL: rope(positions.local_theta)},
+            "rope_parameters": {GLOBAL: far.model_dump(), LOCAL: near.model_dump()},
             **({"local_attention": attention.window} if attention.kind == "local" else {}),
             "initializer_cutoff_factor": init.cut if isinstance(init, TruncatedNormal) else 2.0,
             "cls_token_id": known["bos_token_id"] if tokens.cls is None else tokens.cls,
@@ -131,14 +132,14 @@ class HfModernBert(HfGated):
         }  # fmt: skip
 
 
-def _claims(candidate: Candidate) -> bool:
+def _claims(candidate: family.Candidate) -> bool:
     """True for rotary positions and layer norms that are not after each part alone."""
     encoder = candidate.encoder
     rotary = encoder.positions.kind == "rotary"
     return rotary and encoder.norm.kind != "post" and encoder.norm.function == "layer"
 
 
-MODERNBERT = Family(
+MODERNBERT = family.Family(
     title="ModernBERT",
     config=HfModernBert,
     prefix="model",
@@ -153,13 +154,11 @@ MODERNBERT = Family(
         "encoder.ffn.{n}.outer": "layers.{n}.mlp.Wo",
         "encoder.ffn.{n}.norm": "layers.{n}.mlp_norm",
         "encoder.norm": "final_norm",
-        "heads.mlm.dense": "head.dense",
-        "heads.mlm.norm": "head.norm",
-        "heads.mlm": "decoder",
+        **bert.mlm_keys("head", "decoder", "norm"),
     },
     copies={"decoder.weight": "embeddings.tok_embeddings.weight"},
     classes=(hf_class("ModernBertForMaskedLM", "mlm"), hf_class("ModernBertModel")),
-    tasks=TaskHeads(
+    tasks=family.TaskHeads(
         tuple(  # states of tokens go through the layers before the scores too
             TaskClass(f"ModernBert{part}", "classifier", "read", "head.dense", own_norm="head.norm")
             for part in ANSWERS
@@ -170,8 +169,5 @@ MODERNBERT = Family(
     claims=_claims,
     recipe="modernbert",
     vocabulary=ByteBpe,
-    poolers={
-        "transform": {"classifier_pooling": "cls"},
-        "mean-transform": {"classifier_pooling": "mean"},
-    },
+    poolers=family.poolers("classifier_pooling", {"transform": "cls", "mean-transform": "mean"}),
 )

@@ -75,14 +75,9 @@ NOMIC = Family(
         "encoder.ffn.{n}.outer": "encoder.layers.{n}.mlp.fc2",
         "encoder.ffn.{n}.norm": "encoder.layers.{n}.norm2",
         **bert.POOLER,
-        "heads.mlm.dense": "cls.predictions.transform.dense",
-        "heads.mlm.norm": "cls.predictions.transform.layer_norm",
-        "heads.mlm": "cls.predictions",
+        **bert.mlm_keys("cls.predictions.transform", "cls.predictions", "layer_norm"),
     },
-    copies={
-        "cls.predictions.decoder.weight": bert.TABLE,
-        "cls.predictions.decoder.bias": "cls.predictions.bias",
-    },
+    copies=bert.tied("cls.predictions"),
     classes=(hf_class("NomicBertForMaskedLM", "mlm"), hf_class("NomicBertModel")),
     tasks=TaskHeads(
         (

@@ -109,11 +109,9 @@ def _layout(
         names={
             **bert.BODY,
             **bert.POOLER,
-            "heads.mlm.dense": "lm_head.dense",
-            "heads.mlm.norm": "lm_head.layer_norm",
-            "heads.mlm": "lm_head",
+            **bert.mlm_keys("lm_head", "lm_head", "layer_norm"),
         },
-        copies={"lm_head.decoder.weight": bert.TABLE, "lm_head.decoder.bias": "lm_head.bias"},
+        copies=bert.tied("lm_head"),
         classes=(hf_class(f"{classes}ForMaskedLM", "mlm"), hf_class(f"{classes}Model", "pooler")),
         tasks=TaskHeads(
             (

@@ -79,10 +79,5 @@ class HfTurned(HfGated):
         return {
             **super().values(encoder, tokens),
             "head_dim": encoder.layers[0].head_dim,
-            "rope_parameters": rope(positions.theta),
+            "rope_parameters": Rope(rope_theta=positions.theta).model_dump(),
         }
-
-
-def rope(theta: float) -> dict[str, float | str]:
-    """Rotary positions for a configuration."""
-    return {"rope_type": "default", "rope_theta": theta}

@@ -64,9 +64,7 @@ def export_adapter(
     family, chosen = target
     task = exported_task(program, chosen.parts)
     if task is None:
-        plain = family.class_for(frozenset({"pooler"}))
-        assert plain is not None, f"{family.title} has a class of the encoder alone"
-        chosen = plain
+        chosen = family.classes[-1]
     pairs = _pairs(family, encoder, chosen, tensors)
     named = [name for name in weights_merged if part_of(name) in chosen.parts]
     placed = keys(family, encoder, named, chosen.named)

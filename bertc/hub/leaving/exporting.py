@@ -99,8 +99,7 @@ def export_model(
         written = _write_hf(_Model(resolved, main, vocabulary), fresh, target, copied or {})
         if sentences and not exported_task(resolved, parts_of(tensors)):
             note = f"sentence-transformers loads it too: {sentences}"
-            if sentences.obstacle:
-                obstacle = sentences.obstacle
+            if obstacle := sentences.obstacle:
                 note = f"its vectors have {obstacle}: without files of sentence-transformers"
             else:
                 write_sentences(sentences, fresh, resolved.encoder, pooler=not written.lacks_pooler)
@@ -225,6 +224,5 @@ def _write_hf(
         notes.append(JOINED)
     if family.model_type in UNASKED:
         notes.append(TYPED)
-    plain = family.class_for(frozenset({"pooler"}))
-    lacks = plain is not None and plain.parts == {"pooler"} and "pooler" not in parts
+    lacks = family.classes[-1].parts == {"pooler"} and "pooler" not in parts
     return Exported(fresh, family.model_type, name, tuple(notes), lacks)

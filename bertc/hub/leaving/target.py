@@ -53,9 +53,7 @@ def target_of(
         return holder if isinstance(holder, Obstacle) else (family, holder)
     # A head that the layout has in part only is none of its own.
     without = {part_of(n) for n in set(names) - set(keys(family, transformer(program), names, {}))}
-    chosen = family.class_for(parts - without) or family.class_for(frozenset({"pooler"}))
-    assert chosen is not None, f"{family.title} has a class of the encoder alone"
-    return family, chosen
+    return family, family.class_for(parts - without) or family.classes[-1]
 
 
 def exported_task(program: Resolved, parts: frozenset[str]) -> AnyTask | None:
@@ -117,8 +115,7 @@ def settings_of(task: AnyTask) -> Mapping[str, Any]:
             return {**title, **_labels(names)}
         case Score(names=names):
             return {**title, **_labels(names or ("LABEL_0",)), "problem_type": "regression"}
-        case _:
-            return title
+    return title
 
 
 def _labels(names: tuple[str, ...]) -> dict[str, Any]:

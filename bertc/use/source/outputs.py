@@ -31,11 +31,8 @@ def program_outputs(model: Model, inputs: EncoderInputs) -> dict[str, Tensor]:
     """
     stage, results = model.resolved.stages[-1], dict[str, Tensor]()
     for network in model.resolved.learned:
-        terms = [
-            term.objective
-            for term in model.resolved.terms()
-            if stage.learner(term.objective).name == network.name
-        ]
+        every = (term.objective for term in model.resolved.terms())
+        terms = [term for term in every if stage.learner(term).name == network.name]
         decodes = network.body.head.decoder > 0 and any(term.states.decoded for term in terms)
         read = model.read_on(inputs, network.name, Wanted(decoded=decodes))
         if network.name == MAIN:
@@ -75,24 +72,18 @@ def _scores(
     name: str,
 ) -> Tensor | None:
     """The scores of a term's head; None: it reads more than a row has."""
-    head = model.heads[term.head_name]
-    states_bsh = read.last
+    head, states_bsh = model.heads[term.head_name], read.last
     if read.decoded is not None and term.states.decoded:
         states_bsh = read.decoded
     if isinstance(term, Task):
         if not term.reads_last_alone or isinstance(term.head_node, ConditionedSpanHead):
             return None
         return scores(model, cast(Objective, term), states_bsh, results["first"], inputs)
-    match head:
-        case AdaptiveTokenHead() | TokenHead():
-            return language_scores(model, term.head_name, states_bsh, name)
-        case Detector():
-            scored: Tensor = head(states_bsh)
-            return scored
-        case _ if isinstance(term.head_node, Classifier) and "pooled" in results:
-            labelled: Tensor = head(results["pooled"])
-            return labelled
-    return None
+    if isinstance(head, AdaptiveTokenHead | TokenHead):
+        return language_scores(model, term.head_name, states_bsh, name)
+    pooled = results.get("pooled") if isinstance(term.head_node, Classifier) else None
+    read_by_head = states_bsh if isinstance(head, Detector) else pooled
+    return None if read_by_head is None else cast(Tensor, head(read_by_head))
 
 
 def language_scores(model: Model, head: str, states_bsh: Tensor, network: str = MAIN) -> Tensor:
