@@ -50,9 +50,8 @@ def reproduce(
     if show:
         shown = tables.show_table(table, scale, out)
     else:
-        aside = partial(say, err=True)
         shown, failures = tables.train_table(
-            read_table(table), scale, data or (), seeds, out, aside
+            read_table(table), scale, data or (), seeds, out, partial(say, err=True)
         )
     if plot:
         shown.plot(plot)

@@ -130,10 +130,9 @@ def _tags(tags: Tags, rows: TaskRows, scored: Said) -> Answers:
         values = probabilities(scores, False, NO_FIT)
         for nth, row in enumerate(batch.rows.tolist()):
             words = rows.words[rows.word_begins[row] : rows.word_begins[row + 1]]
-            best = values[nth, : len(words)].argmax(1)
             by_row[row] = tuple(
                 tags.names[b] if word >= 0 else unscored
-                for b, word in zip(best, words, strict=True)
+                for b, word in zip(values[nth, : len(words)].argmax(1), words, strict=True)
             )
             sure[row] = tuple(values[nth, : len(words)].max(1).tolist())
     # Of an example in windows each scores some of the words, in order.

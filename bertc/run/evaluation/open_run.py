@@ -71,8 +71,7 @@ def with_objective(stage: Stage, objective: str, run: Path) -> tuple[Stage, dict
             f"{objective} makes pairs in {len(pairs)} ways", help="ask one after the other"
         )
     paired = next(iter(pairs), "consecutive") if stage.format.kind in PAIRED else "none"
-    changed = {"objective": terms, "teacher": (), "pairs": paired}
-    return stage.model_copy(update=changed), heads
+    return stage.model_copy(update={"objective": terms, "teacher": (), "pairs": paired}), heads
 
 
 def _head(stage: Stage, query: Objective, run: Path) -> str:
@@ -99,8 +98,7 @@ def _lay_out(stage: Stage, share: Share) -> Share:
     corpus = share.corpus
     if not corpus.layout:
         return share
-    alike = (item.corpus for item in stage.data if item.corpus.layout == corpus.layout)
-    first = next(alike, None)
+    first = next((item.corpus for item in stage.data if item.corpus.layout == corpus.layout), None)
     known = {name: getattr(first, name) for name in corpus.layout if first}
     languages = {language for item in stage.data for language in item.corpus.languages}
     known |= {"language": languages.pop()} if len(languages) == 1 else {}

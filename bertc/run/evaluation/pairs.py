@@ -109,10 +109,9 @@ def _scoring(model: Model, objective: str) -> Objective:
     if asked and asked.fills in HOW and asked.head_name in {term.head_name for term in terms}:
         return asked
     if objective or not terms:
-        titles = listed(term.title for term in terms)
         raise DataError(
             f"the network has learned no {objective or 'objective that predicts tokens'}"
-            + f", only {titles}" * bool(terms),
+            + f", only {listed(term.title for term in terms)}" * bool(terms),
             help=f"--objective {terms[0].title}" if terms else "a run of mlm, clm or plm",
         )
     return terms[0]

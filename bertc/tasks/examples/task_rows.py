@@ -48,8 +48,7 @@ def template_of(vocabulary: Vocabulary) -> Template:
     (before, after), (_, rest), (_, behind) = _around(single, 0), _around(pair, 0), _around(pair, 1)
     length = len(rest[0]) - len(behind[0]) - pair.sequence_ids.count(1)
     between = (rest[0][:length], rest[1][:length])
-    second = pair.type_ids[pair.sequence_ids.index(1)]
-    return Template(before, after, between, behind, second)
+    return Template(before, after, between, behind, pair.type_ids[pair.sequence_ids.index(1)])
 
 
 def _around(encoding: Encoding, number: int) -> tuple[Ends, Ends]:

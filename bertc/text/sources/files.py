@@ -270,8 +270,7 @@ def _read_pairs(
     """Pairs without an empty side; one side is held out together with its pair."""
     with contextlib.ExitStack() as stack:
         both = [stack.enter_context(opened_stream(path)) for path in paths]
-        pairs = rows(both[0], columns) if columns else _align(both)
-        for pair in pairs:
+        for pair in rows(both[0], columns) if columns else _align(both):
             first, second = (" ".join(text.split()) for text in pair)
             if first and second:
                 text = f"{first}\n{second}"

@@ -51,8 +51,7 @@ def token_sums(
         case Focus():
             assert vectors is not None, "vectors of tokens are made or read before"
             anchors = np.flatnonzero((equal >= 0) & vectors.any(1))
-            unknown = np.flatnonzero((equal < 0) & vectors.any(1))
-            sums |= _similar(vectors, unknown, anchors, equal)
+            sums |= _similar(vectors, np.flatnonzero((equal < 0) & vectors.any(1)), anchors, equal)
         case unreachable:
             assert_never(unreachable)
     terms = [(n, source, w) for n, sum_ in sums.items() for source, w in sum_.items()]
