@@ -70,10 +70,8 @@ def evaluate_pairs(
     """
     folder, objective, examples = manner.pairs, manner.objective, manner.examples
     if manner != Manner(pairs=folder, objective=objective, examples=examples):
-        raise UsageError(
-            "pairs are scored one by one, and whole",
-            help="leave out all options but --objective, --examples and --json",
-        )
+        message = "pairs are scored one by one, and whole"
+        raise UsageError(message, "leave out all options but --objective, --examples and --json")
     pairs = read_pairs(folder)[: examples or None]
     model = load(run)
     vocabulary = vocabulary_of(run, model.resolved.encoder.vocab_size)

@@ -89,10 +89,8 @@ def _with_generator(encoder: Imported, generator: Imported, folder: Path) -> Imp
     program = encoder.program.with_settings(given)
     resolved = resolve(program)
     if alone(resolved, "generator").encoder != body:
-        raise DataError(
-            f"{folder / GENERATOR} does not match the discriminator beside it",
-            help="both must have the same settings but for widths and depth; import each by itself",
-        )
+        help = "both must have the same settings but for widths and depth; import each by itself"
+        raise DataError(f"{folder / GENERATOR} does not match the discriminator beside it", help)
     tensors = subtract_tables(resolved, join_networks(resolved, mine, of_generator))
     return Imported(encoder.config, program, resolved, tensors, encoder.notes + generator.notes)
 

@@ -143,9 +143,8 @@ class RowBuilder:
         """Add a row of the token ids of one text or two, special tokens around, then ``filled``."""
         parts = [*fill_template(self.template, *texts), (filled, [0] * len(filled))]
         ids, segments = zip(*parts, strict=True)
-        row = np.concatenate([np.asarray(part, dtype=np.int32) for part in ids])
         segment = np.concatenate([np.asarray(part, dtype=np.uint8) for part in segments])
-        self._ids.append(row)
+        self._ids.append(np.concatenate([np.asarray(part, dtype=np.int32) for part in ids]))
         self._segments.append(np.minimum(segment, self._last_segment).astype(np.uint8))
         if self._spans:
             assert offsets is not None, "a window knows its passage"

@@ -73,9 +73,8 @@ class StreamPairs(RunningRows):
         text = endless(texts, (1.0,) * len(texts))
         lanes = self._lanes(text, batch)
         for k in range(self._batches_of(text.tokens, batch)):
-            places_b = lanes.places + k * self.reuse
             bits_bn = self._bits(batch, "heldout", language, k)
-            yield self._rows(text, lanes._replace(places=places_b), bits_bn)
+            yield self._rows(text, lanes._replace(places=lanes.places + k * self.reuse), bits_bn)
 
     def _lanes(self, text: Endless, batch: int) -> Lanes:
         """The rows of the first batch; those of one direction begin at equal distances."""

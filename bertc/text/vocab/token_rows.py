@@ -149,8 +149,7 @@ def unit_rows(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 def sparsemax(scores: NDArray[np.float32]) -> NDArray[np.float32]:
     """The nearest point of the simplex to each row (Martins and Astudillo 2016, algorithm 1)."""
     falling = -np.sort(-scores.astype(np.float64), axis=1)
-    count = np.arange(1, scores.shape[1] + 1)
     sums = np.cumsum(falling, axis=1) - 1
-    support = np.sum(falling * count > sums, axis=1)
+    support = np.sum(falling * np.arange(1, scores.shape[1] + 1) > sums, axis=1)
     threshold = sums[np.arange(len(scores)), support - 1] / support
     return np.asarray(np.maximum(scores - threshold[:, None], 0), np.float32)
