@@ -72,9 +72,8 @@ class Carrying:
         missing[sums.size : sums.size + spares] = False
         if drawn and missing.any():
             generator = torch.Generator().manual_seed(key(self.seed, "rows", weight.name))
-            values = torch.randn(new.shape, generator=generator)
             deviation, mean = torch.std_mean(old[: self.spare], 0)
-            new[missing] = (values * deviation + mean)[missing]
+            new[missing] = (torch.randn(new.shape, generator=generator) * deviation + mean)[missing]
         return new.movedim(0, weight.axes.index("vocab")).contiguous()
 
 

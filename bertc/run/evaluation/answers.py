@@ -236,9 +236,8 @@ def rank_all(task: Embed, searched: Sequence[SearchExample], vectors: Sequence[T
     for first, likeness_qc in zip(count(step=similarities.QUERIES_AT_ONCE), likeness):
         best_qk = likeness_qc.topk(min(MOST_RANKED, len(keys))).indices.tolist()
         total_q = (likeness_qc / task.temperature).logsumexp(1)
-        for example, best, total, likeness_c in zip(
-            asked[first:], best_qk, total_q, likeness_qc, strict=False
-        ):
+        of_queries = zip(asked[first:], best_qk, total_q, likeness_qc, strict=False)
+        for example, best, total, likeness_c in of_queries:
             relevant = [column_of[key] for key, _ in example.relevant or ()]
             loss += float(total - likeness_c[relevant].mean() / task.temperature)
             right += best[0] in relevant

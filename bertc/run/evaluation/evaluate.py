@@ -223,7 +223,6 @@ def _windows(
 ) -> Iterator[MicroBatch]:
     """Micro-batches of windows that move on by ``stride``; the last one predicts what is left."""
     view = sliding_window_view(np.pad(text, (0, stride - 1)), window + 1)[stride - 1 :: stride]
-    predicted = len(text) - window
     asked_t = torch.arange(window - stride, window, device=device)
     for first in range(0, len(view), rows):
         part_bw = torch.from_numpy(view[first : first + rows].astype(np.int64)).to(device)
@@ -232,5 +231,5 @@ def _windows(
         yield MicroBatch(
             reading=EncoderInputs(ids_bw, output_positions=asked_t.expand_as(next_bt)),
             originals=ids_bw,
-            terms={name: NextTokenTargets(next_bt, (nth_bt < predicted).float())},
+            terms={name: NextTokenTargets(next_bt, (nth_bt < len(text) - window).float())},
         )

@@ -162,11 +162,8 @@ def _read(
     table: Mapping[str, tuple[int, ...]],
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The tensors of the file by key, and each weight, which may be some rows of one."""
-    shapes = {
-        name: family.reshape.shape(encoder, name, table[name])
-        for names in at_key.values()
-        for name in names
-    }
+    weights = [name for names in at_key.values() for name in names]
+    shapes = {name: family.reshape.shape(encoder, name, table[name]) for name in weights}
     for key, names in at_key.items():
         rows = (sum(shapes[name][0] for name in names), *shapes[names[0]][1:])
         check_entry(file.path, file.stored[key], file.entry(key), rows)

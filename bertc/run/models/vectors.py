@@ -49,10 +49,8 @@ class Embedded:
         """Number of texts, width and speed; more lines if texts were cut, or are empty."""
         count, width = len(self.vectors), self.vectors.shape[-1]
         speed = f", {count / self.seconds:,.0f} a second" if self.seconds else ""
-        lines = [
-            f"{several(count, 'text')}, {width:,} numbers each, in {self.seconds:.1f} s{speed}",
-            self.made,
-        ]
+        first = f"{several(count, 'text')}, {width:,} numbers each, in {self.seconds:.1f} s{speed}"
+        lines = [first, self.made]
         if self.cut:
             lines.append(f"{several(self.cut, 'text')} longer than {self.longest:,} tokens, cut")
         if self.empty:

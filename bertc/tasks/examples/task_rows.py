@@ -259,8 +259,6 @@ def notes_on_cuts(task: AnyTask, rows: TaskRows, count: int, name: str, seq: int
             "seq has longer windows, a smaller stride more of them"
         )
     elif rows.num_unread:
-        words_lost = several(rows.num_unread, "word")
-        notes.append(
-            f"{words_lost} {among} have no token in a row of {seq}, and are answered unread"
-        )
+        lost = f"{several(rows.num_unread, 'word')} {among} have no token in a row of {seq}"
+        notes.append(f"{lost}, and are answered unread")
     return notes

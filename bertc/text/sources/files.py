@@ -119,9 +119,8 @@ def begin_as_text(
             with opened_stream(path) as file:
                 next(read(file), None)
 
-    return tuple(
-        all_of(partial(begin, path) for path in paths if not isinstance(path, files.FileAt))
-    )
+    here = (path for path in paths if not isinstance(path, files.FileAt))
+    return tuple(all_of(partial(begin, path) for path in here))
 
 
 def has_columns(path: files.AnyFile) -> bool:
