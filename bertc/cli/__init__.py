@@ -101,6 +101,5 @@ def _refuse_bytes(words: list[str]) -> None:
         try:
             word.encode()
         except UnicodeEncodeError:
-            raise UsageError(
-                f"the argument {ascii(word)} is not UTF-8", help="rename the file, or write UTF-8"
-            ) from None
+            message = f"the argument {ascii(word)} is not UTF-8"
+            raise UsageError(message, "rename the file, or write UTF-8") from None

@@ -50,10 +50,8 @@ def reproduce(
     if show:
         shown = tables.show_table(table, scale, out)
     else:
-        aside = partial(say, err=True)
-        shown, failures = tables.train_table(
-            read_table(table), scale, data or (), seeds, out, aside
-        )
+        published, aside = read_table(table), partial(say, err=True)
+        shown, failures = tables.train_table(published, scale, data or (), seeds, out, aside)
     if plot:
         shown.plot(plot)
     _end(shown.as_json() if json else shown.as_text(), failures)

@@ -173,8 +173,7 @@ def fit_(
 
     limits = {"params": params, "flops": flops, "time": time, "memory": memory}
     budgets = [budget(kind, text) for kind, text in limits.items() if text is not None]
-    known = read_law(law) if law else None
-    choice = choose(spec, budgets, set or (), device, world, known, loss)
+    choice = choose(spec, budgets, set or (), device, world, read_law(law) if law else None, loss)
     if json:
         say(choice.as_json())
     else:
@@ -221,5 +220,4 @@ def show_batch(
     if run and set:
         raise UsageError("a run has its settings", "leave --set out, or show its spec.bertc")
     program = folder.read_resolved() if run else resolve(spec, set or ())
-    color = in_color(sys.stdout)
-    say(preview(program, examples, color=color, step=step, run=run), styled=True)
+    say(preview(program, examples, color=in_color(sys.stdout), step=step, run=run), styled=True)

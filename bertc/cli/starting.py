@@ -68,10 +68,8 @@ def lsp() -> None:
     try:
         from bertc.lab.editor.server import create
     except ImportError:
-        raise MissingInputError(
-            "pygls is not installed, which the language server needs",
-            help="pip install -c constraints.txt -e '.[editor]'",
-        ) from None
+        message = "pygls is not installed, which the language server needs"
+        raise MissingInputError(message, "pip install -c constraints.txt -e '.[editor]'") from None
     create().start_io()
 
 

@@ -43,10 +43,8 @@ def train(
         _remark(findings, nproc)
     if len(programs) > 1:
         if nproc > 1:
-            raise UsageError(
-                f"a grid of {len(programs)} points is trained in one process",
-                help="leave --nproc out, or train its points by themselves, with --set",
-            )
+            help = "leave --nproc out, or train its points by themselves, with --set"
+            raise UsageError(f"a grid of {len(programs)} points is trained in one process", help)
         raise typer.Exit(_train_grid(programs, spec, set, out, resume))
     (resolved,) = programs
     folder = out or Path("runs") / resolved.name

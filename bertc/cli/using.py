@@ -130,10 +130,8 @@ def export_(
 ) -> None:
     """Write a run's model as a Hugging Face folder or ONNX graph, or name what is in the way."""
     if to is None and onnx is None or int8 and onnx is None:
-        raise UsageError(
-            "--int8 is of an ONNX graph" if int8 else "export needs a folder to write",
-            help="--onnx FOLDER" if int8 else "--to FOLDER or --onnx FOLDER",
-        )
+        message = "--int8 is of an ONNX graph" if int8 else "export needs a folder to write"
+        raise UsageError(message, "--onnx FOLDER" if int8 else "--to FOLDER or --onnx FOLDER")
     if pooling and to is None:
         raise UsageError("--pooling is of a Hugging Face folder", help="--to FOLDER")
     from bertc.use.card import export_adapter_with_card, export_with_card, revisions

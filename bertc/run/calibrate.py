@@ -180,8 +180,7 @@ def _update(timer: _Timer, sizes: Sizes, optimizer: Adam | Lamb) -> float:
     weights = {w.name: torch.nn.Parameter(torch.ones(w.shape)) for w in table}
     for weight in weights.values():
         weight.grad = torch.full_like(weight, 1e-3)
-    moments = zero_moments(optimizer, table, weights)
-    rule = make_rule(optimizer, table, weights, moments, 0)
+    rule = make_rule(optimizer, table, weights, zero_moments(optimizer, table, weights), 0)
     return sizes.tensors * sizes.numel / timer.best(partial(rule.update, 1e-6))
 
 

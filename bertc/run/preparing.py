@@ -121,9 +121,8 @@ def finish_preparing(place: FolderAt, progress: Progress) -> opening.PreparedTex
         progress.end()
         plan, parts = _all_parts(place, progress, 0)
     if plan.holdout and not any(part.facts["heldout"]["tokens"] for part in parts):
-        last = rewriting.holds_out([part.facts for part in parts])
         end = partial(rewriting.hold_out_end, separator=plan.separator, holdout=plan.holdout)
-        _change(place, plan, parts[last], end)
+        _change(place, plan, parts[rewriting.holds_out([part.facts for part in parts])], end)
         plan, parts = _all_parts(place, progress, 0)
     put_folder(place, HELD_OUT, lambda folder: _join_parts(folder, place, plan, parts), anew=True)
     heldout = part_at(place, HELD_OUT)

@@ -78,9 +78,8 @@ def counterpart(program: Resolved, rows: int) -> Counterpart:
     of_all = any(tie.covers("embeddings.norm.weight") for tie in tied)
     encoder, cpu, key = transformer(program), torch.device("cpu"), mask_key(program.run.seed)
     text, vocab = RandomText(stage, encoder.vocab_size), uniform_vocab(encoder.vocab_size, cpu)
-    masked = (
-        corrupt(stage, part, vocab, key) for part in split(to_inputs(text.train(0), cpu), rows)
-    )
+    parts = split(to_inputs(text.train(0), cpu), rows)
+    masked = (corrupt(stage, part, vocab, key) for part in parts)
     return Counterpart(
         models,
         tuple(network.terms[0].weight for network in networks),

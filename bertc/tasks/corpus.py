@@ -89,8 +89,7 @@ def prepare(
         else arrange(stage, resolved, vocabulary, tokenised, cache, progress)
         for stage in resolved.stages
     ]
-    unigram = _unigram(resolved, tokenised, read, vocabulary.size)
-    vocabulary = replace(vocabulary, unigram=unigram)
+    vocabulary = replace(vocabulary, unigram=_unigram(resolved, tokenised, read, vocabulary.size))
     stages = tuple(replace(data, vocabulary=vocabulary) for data in read)
     content = _content(resolved, vocabulary, tokenised, stages)
     return PreparedCorpus(resolved, vocabulary, content, tokenised, stages)
@@ -148,8 +147,7 @@ def _content(
             for facts in [{n: f for n, f in tokenised[text].facts.items() if n != PER_TOKEN}]
         ]
         form = stage.format.model_dump(mode="json")
-        mixing = stage.mixing.model_dump(mode="json")
-        draws = (stage.batch, stage.pack, stage.smoothing, mixing)
+        draws = (stage.batch, stage.pack, stage.smoothing, stage.mixing.model_dump(mode="json"))
         stages.append((shares, form, stage.pairs, stage.seq, *draws))
     return fingerprint(VERSION, spelling(vocabulary), stages, resolved.run.seed)
 

@@ -72,9 +72,8 @@ def tokenise(
         writer.close()
     finally:
         writer.abandon()
-    needed = (2 if holdout else 1) * (2 if source.paired else 1)
     total = sum(counts["sentences"] for counts in rewriting.split_facts(folder, dtype).values())
-    if least and total < needed:
+    if least and total < (2 if holdout else 1) * (2 if source.paired else 1):
         count = "fewer than two" if holdout else "no"
         noun = "pairs" if source.paired else "sentences"
         after = f" where {removal_text(writer.removed)}" if writer.removed else ""

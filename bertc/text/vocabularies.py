@@ -149,8 +149,7 @@ def exact(resolved: Resolved, cache: Path, progress: Progress, learned: Path | N
 def first_pieces(resolved: Resolved) -> Iterator[str]:
     """The beginnings of the texts that a run reads, a sample to count tokens of."""
     named = not resolved.origins.get("data", "").startswith("default")  # else none may be read
-    shares = (share.corpus for stage in resolved.stages for share in stage.data)
-    for corpus in dict.fromkeys(shares):
+    for corpus in dict.fromkeys(share.corpus for stage in resolved.stages for share in stage.data):
         if named and corpus.is_text:
             characters = 0
             for piece in open_source(*CorpusText(corpus)).read():

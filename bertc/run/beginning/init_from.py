@@ -72,9 +72,8 @@ class Carrying:
         missing[sums.size : sums.size + spares] = False
         if drawn and missing.any():
             generator = torch.Generator().manual_seed(key(self.seed, "rows", weight.name))
-            values = torch.randn(new.shape, generator=generator)
             deviation, mean = torch.std_mean(old[: self.spare], 0)
-            new[missing] = (values * deviation + mean)[missing]
+            new[missing] = (torch.randn(new.shape, generator=generator) * deviation + mean)[missing]
         return new.movedim(0, weight.axes.index("vocab")).contiguous()
 
 
@@ -133,8 +132,7 @@ class Source:
     def lines(self) -> tuple[str, ...]:
         """Facts about the source, one per line."""
         count = sum(tensor.numel() for tensor in self.tensors.values())
-        facts = (f"{count:,} weights", *self.notes)
-        return tuple(f"init {self.folder}: {fact}" for fact in facts)
+        return tuple(f"init {self.folder}: {fact}" for fact in (f"{count:,} weights", *self.notes))
 
 
 def source_of(resolved: Resolved, corpus: PreparedCorpus | None = None) -> Source | None:
@@ -240,10 +238,9 @@ def _new(places: WeightMap, old: Resolved, new: Resolved) -> list[str]:
     parts = (weight.name.split(".") for weight in model_weights(new))
     heads = dict.fromkeys(name[1] for name in parts if name[0] == "heads")
     missing = [head for head in heads if f"heads.{head}" not in copied]
-    changed = changed_answers(old, new)
     reasons = {
         title: f"its {title} head predicts {_tells(old_answer)}, but this one {_tells(new_answer)}"
-        for title, (old_answer, new_answer) in changed.items()
+        for title, (old_answer, new_answer) in changed_answers(old, new).items()
     }
     pooled = [n for n, src in places.copies.items() if ".pooler." in n and src.startswith("heads.")]
     return [

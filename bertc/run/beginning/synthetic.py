@@ -58,8 +58,7 @@ class RandomText:
         numbers = np.arange(step * self.batch, (step + steps) * self.batch, dtype=np.int64)
         examples_b = numbers.reshape(steps, self.batch)[:, rows or slice(None)].reshape(-1)
         batch = empty_batch(len(examples_b), seq, stage.texts, PAD)
-        places_bs = examples_b[:, None] * seq + np.arange(seq)
-        batch.token_ids[:] = self._ids.take(places_bs, mode="wrap")
+        batch.token_ids[:] = self._ids.take(examples_b[:, None] * seq + np.arange(seq), mode="wrap")
         if stage.pairs != "none":
             batch.token_ids[:, seq // 2] = SEP
             batch.segment_ids[:, seq // 2 + 1 :] = 1

@@ -91,10 +91,8 @@ def _load(frozen: Frozen, folder: Path, tasks: Sequence[Task]) -> None:
     # A configuration alone does not tell of a pooler, and no term reads one that it left out.
     encoder = resolved.encoder
     if (encoder if body.pooler else encoder.model_copy(update={"pooler": False})) != body:
-        raise DataError(
-            f"the network in {folder} is not the one that this run was made for",
-            help="name a teacher that is finished, and stays as it is",
-        )
+        message = f"the network in {folder} is not the one that this run was made for"
+        raise DataError(message, "name a teacher that is finished, and stays as it is")
     names = (weight.name for weight in frozen_weights(frozen.network))
     places = {name: _there(name, resolved, tasks) for name in names}
     lacking = {name.split(".")[1] for name, source in places.items() if source not in tensors}

@@ -130,10 +130,9 @@ def _tags(tags: Tags, rows: TaskRows, scored: Said) -> Answers:
         values = probabilities(scores, False, NO_FIT)
         for nth, row in enumerate(batch.rows.tolist()):
             words = rows.words[rows.word_begins[row] : rows.word_begins[row + 1]]
-            best = values[nth, : len(words)].argmax(1)
             by_row[row] = tuple(
                 tags.names[b] if word >= 0 else unscored
-                for b, word in zip(best, words, strict=True)
+                for b, word in zip(values[nth, : len(words)].argmax(1), words, strict=True)
             )
             sure[row] = tuple(values[nth, : len(words)].max(1).tolist())
     # Of an example in windows each scores some of the words, in order.
@@ -237,9 +236,8 @@ def rank_all(task: Embed, searched: Sequence[SearchExample], vectors: Sequence[T
     for first, likeness_qc in zip(count(step=similarities.QUERIES_AT_ONCE), likeness):
         best_qk = likeness_qc.topk(min(MOST_RANKED, len(keys))).indices.tolist()
         total_q = (likeness_qc / task.temperature).logsumexp(1)
-        for example, best, total, likeness_c in zip(
-            asked[first:], best_qk, total_q, likeness_qc, strict=False
-        ):
+        of_queries = zip(asked[first:], best_qk, total_q, likeness_qc, strict=False)
+        for example, best, total, likeness_c in of_queries:
             relevant = [column_of[key] for key, _ in example.relevant or ()]
             loss += float(total - likeness_c[relevant].mean() / task.temperature)
             right += best[0] in relevant

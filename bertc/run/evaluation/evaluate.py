@@ -200,8 +200,7 @@ def _slide(
     model.eval()
     try:
         for micro_batch in _windows(name, text, window, stride, run.microbatch, device):
-            hidden_bth = model.read(micro_batch.reading)
-            loss = losses(micro_batch, Outputs(hidden_bth))[name]
+            loss = losses(micro_batch, Outputs(model.read(micro_batch.reading)))[name]
             targets = micro_batch.terms[name]
             assert isinstance(targets, NextTokenTargets), "as _windows makes them"
             guessed = [(cost_v[targets.targets] * targets.weights).sum() for cost_v in costs]
@@ -223,9 +222,7 @@ def _windows(
     name: str, text: NDArray[Any], window: int, stride: int, rows: int, device: torch.device
 ) -> Iterator[MicroBatch]:
     """Micro-batches of windows that move on by ``stride``; the last one predicts what is left."""
-    padded = np.pad(text, (0, stride - 1))
-    view = sliding_window_view(padded, window + 1)[stride - 1 :: stride]
-    predicted = len(text) - window
+    view = sliding_window_view(np.pad(text, (0, stride - 1)), window + 1)[stride - 1 :: stride]
     asked_t = torch.arange(window - stride, window, device=device)
     for first in range(0, len(view), rows):
         part_bw = torch.from_numpy(view[first : first + rows].astype(np.int64)).to(device)
@@ -234,5 +231,5 @@ def _windows(
         yield MicroBatch(
             reading=EncoderInputs(ids_bw, output_positions=asked_t.expand_as(next_bt)),
             originals=ids_bw,
-            terms={name: NextTokenTargets(next_bt, (nth_bt < predicted).float())},
+            terms={name: NextTokenTargets(next_bt, (nth_bt < len(text) - window).float())},
         )

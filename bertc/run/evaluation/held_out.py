@@ -85,8 +85,7 @@ class Evaluation:
 
 def unigram_nats(vocabulary: Vocabulary, training_tokens: int, device: torch.device) -> Tensor:
     """-log p of every token (v,) in nats, p its add-one smoothed frequency in the training text."""
-    frequency_v = torch.from_numpy(vocabulary.unigram).double()
-    count_v = frequency_v * training_tokens + 1
+    count_v = torch.from_numpy(vocabulary.unigram).double() * training_tokens + 1
     return -torch.log(count_v / count_v.sum()).to(device)
 
 

@@ -47,15 +47,11 @@ class Manner:
         if self.same_length and not memory:
             raise UsageError("same-length needs a memory", help="--memory 640")
         if self.sliding and not encoder.causal:
-            raise UsageError(
-                "windows predict next tokens, which this run did not learn",
-                help="a run with objective=clm",
-            )
+            message = "windows predict next tokens, which this run did not learn"
+            raise UsageError(message, "a run with objective=clm")
         if self.stride > max(1, self.sliding):
-            raise UsageError(
-                f"a stride of {self.stride} needs windows at least as long",
-                help=f"--sliding {max(2 * self.stride, self.sliding)} --stride {self.stride}",
-            )
+            help = f"--sliding {max(2 * self.stride, self.sliding)} --stride {self.stride}"
+            raise UsageError(f"a stride of {self.stride} needs windows at least as long", help)
         room = encoder.room
         if room is not None and max(self.seq, self.sliding) > room:
             raise UsageError(f"the encoder has {room} positions", help=f"at most {room}")

@@ -56,10 +56,8 @@ def with_objective(stage: Stage, objective: str, run: Path) -> tuple[Stage, dict
     """
     terms: tuple[Term, ...] = one_program("objective", objective).settings["objective"].value
     if any(isinstance(term.objective, Task) or term.objective.teaching for term in terms):
-        raise UsageError(
-            "--objective asks what is learned from text alone",
-            help="--task for tasks; teachers are asked in training",
-        )
+        message = "--objective asks what is learned from text alone"
+        raise UsageError(message, "--task for tasks; teachers are asked in training")
     for turned in split_rows(stage)[1:]:
         if [term.name for term in terms] == [term.name for term in turned.objective]:
             stage = turned.model_copy(update={"batch": stage.batch})
@@ -67,12 +65,10 @@ def with_objective(stage: Stage, objective: str, run: Path) -> tuple[Stage, dict
     heads = {term.objective.head_name: _head(stage, term.objective, run) for term in terms}
     pairs = {term.objective.pairs for term in terms} - {"none"}
     if len(pairs) > 1:
-        raise UsageError(
-            f"{objective} makes pairs in {len(pairs)} ways", help="ask one after the other"
-        )
+        message = f"{objective} makes pairs in {len(pairs)} ways"
+        raise UsageError(message, "ask one after the other")
     paired = next(iter(pairs), "consecutive") if stage.format.kind in PAIRED else "none"
-    changed = {"objective": terms, "teacher": (), "pairs": paired}
-    return stage.model_copy(update=changed), heads
+    return stage.model_copy(update={"objective": terms, "teacher": (), "pairs": paired}), heads
 
 
 def _head(stage: Stage, query: Objective, run: Path) -> str:
@@ -99,8 +95,7 @@ def _lay_out(stage: Stage, share: Share) -> Share:
     corpus = share.corpus
     if not corpus.layout:
         return share
-    alike = (item.corpus for item in stage.data if item.corpus.layout == corpus.layout)
-    first = next(alike, None)
+    first = next((item.corpus for item in stage.data if item.corpus.layout == corpus.layout), None)
     known = {name: getattr(first, name) for name in corpus.layout if first}
     languages = {language for item in stage.data for language in item.corpus.languages}
     known |= {"language": languages.pop()} if len(languages) == 1 else {}
@@ -111,17 +106,13 @@ def _lay_out(stage: Stage, share: Share) -> Share:
 def _refuse_shares(resolved: Resolved, stage: Stage, shares: tuple[Share, ...]) -> None:
     languages = {language for share in shares for language in share.corpus.languages} - {""}
     if unknown := sorted(languages - {*resolved.languages}):
-        raise UsageError(
-            f"the run knows no language {' or '.join(unknown)}",
-            help=f"name one of {', '.join(resolved.languages)}, or none",
-        )
+        message = f"the run knows no language {' or '.join(unknown)}"
+        raise UsageError(message, f"name one of {', '.join(resolved.languages)}, or none")
     paired = any(isinstance(share.corpus, Parallel) for share in shares)
     if all(translates(term.objective) for term in stage.objective) and not paired:
         first, second = ("en", "fr") if len(resolved.languages) < 2 else resolved.languages[:2]
-        raise DataError(
-            "this run learned from pairs of sentences alone",
-            help=f'--data \'pairs({first}="a.{first}", {second}="a.{second}")\'',
-        )
+        message = "this run learned from pairs of sentences alone"
+        raise DataError(message, f'--data \'pairs({first}="a.{first}", {second}="a.{second}")\'')
 
 
 class OpenRun(NamedTuple):
@@ -147,10 +138,9 @@ def open_run(
         plan = plan_of(resolved, machine, lock, display, ranks.world)
         model, trained = load(run.path), resolved.stage_after(step)
         if lacking := model.lacking():
-            raise DataError(
-                f"the folder has no head for {' or '.join(lacking)}: its loss would be random",
-                help=f'train the head: init="{run.path}" objective={"+".join(lacking)}',
-            )
+            message = f"the folder has no head for {' or '.join(lacking)}: its loss would be random"
+            help = f'train the head: init="{run.path}" objective={"+".join(lacking)}'
+            raise DataError(message, help)
         model.to(plan.device).compute_dtype = dtype_of(plan)
         index = resolved.stages.index(trained)
         if trained.tasks:
@@ -167,8 +157,7 @@ def open_run(
                 kinds = {share.corpus.kind for part in resolved.stages for share in part.data}
                 display.note(f"an imported model names no text; evaluating on {', '.join(kinds)}")
             data = read_text(run, resolved, where, watched).stages[index]
-        is_stream = trained.format.kind == "stream"
-        if how.data or how.objective or (how.sliding and not is_stream):
+        if how.data or how.objective or (how.sliding and trained.format.kind != "stream"):
             program = program_of_stage(resolved, stage, run.path, how.data)
             data, stage = prepare(program, where, watched, networks).stages[0], program.stages[0]
         microbatch, examples = plan.microbatches[index], resolved.run.eval_examples
@@ -181,8 +170,6 @@ def read_text(run: RunFolder, resolved: Resolved, cache: Path, watched: Progress
     with run.naming_home(resolved):
         corpus, lock = prepare(resolved, cache, watched, networks, run.tokenizer), run.read_lock()
     if lock and lock.data != corpus.fingerprint:
-        raise DataError(
-            "the text files have changed since this run was trained",
-            help="restore the files: otherwise held-out text may overlap with training text",
-        )
+        help = "restore the files: otherwise held-out text may overlap with training text"
+        raise DataError("the text files have changed since this run was trained", help)
     return corpus

@@ -70,10 +70,8 @@ def evaluate_pairs(
     """
     folder, objective, examples = manner.pairs, manner.objective, manner.examples
     if manner != Manner(pairs=folder, objective=objective, examples=examples):
-        raise UsageError(
-            "pairs are scored one by one, and whole",
-            help="leave out all options but --objective, --examples and --json",
-        )
+        message = "pairs are scored one by one, and whole"
+        raise UsageError(message, "leave out all options but --objective, --examples and --json")
     pairs = read_pairs(folder)[: examples or None]
     model = load(run)
     vocabulary = vocabulary_of(run, model.resolved.encoder.vocab_size)
@@ -109,10 +107,9 @@ def _scoring(model: Model, objective: str) -> Objective:
     if asked and asked.fills in HOW and asked.head_name in {term.head_name for term in terms}:
         return asked
     if objective or not terms:
-        titles = listed(term.title for term in terms)
         raise DataError(
             f"the network has learned no {objective or 'objective that predicts tokens'}"
-            + f", only {titles}" * bool(terms),
+            + f", only {listed(term.title for term in terms)}" * bool(terms),
             help=f"--objective {terms[0].title}" if terms else "a run of mlm, clm or plm",
         )
     return terms[0]

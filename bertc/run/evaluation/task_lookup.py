@@ -124,10 +124,8 @@ def _with_files(tasks: Learned, requested: AnyTask, request: str) -> tuple[Stage
     requested = _complete_task(requested, learned)
     if not alike(learned.judged.answer, requested.judged.answer):
         names = list(label_names(learned.answer)[:8]) or [f"a {learned.answer.kind}"]
-        raise UsageError(
-            f"the answers of the task {title} differ from those that its head was trained on",
-            help=f"its answers are {', '.join(names)}: leave labels out",
-        )
+        message = f"the answers of the task {title} differ from those that its head was trained on"
+        raise UsageError(message, f"its answers are {', '.join(names)}: leave labels out")
     if requested.reads != learned.reads and not is_imported(learned):
         raise UsageError(
             f"the task {title} learned from {' and '.join(learned.reads)}, but {request} reads "

@@ -74,8 +74,7 @@ class Details:
             line += f", {errors[1]:.3f} with the temperature {fit.temperature:.2f} {on}"
         self.notes.append(line)
         if isinstance(task.answer, Several) and fit.thresholds:
-            after = several_answers(task.answer, answers.scores, fit).given
-            scores = judge(task, examples, after)
+            scores = judge(task, examples, several_answers(task.answer, answers.scores, fit).given)
             figures = ", ".join(f"{metric} {value:.4f}" for metric, value in scores.items())
             self.notes.append(f"{where}: {figures} with the thresholds {thresholds(task, fit)}")
             self.notes += _alike(where, task.answer.names, parts[0])

@@ -90,10 +90,8 @@ class TrainedNetworks:
         tasks = ((stage, task) for stage in model.resolved.stages for task in stage.tasks)
         learned = [(stage, task) for stage, task in tasks if isinstance(task, Rerank)]
         if not learned:
-            raise DataError(
-                f"{folder} has learned no task that ranks passages",
-                help="judge= names a run of task=rerank(...)",
-            )
+            message = f"{folder} has learned no task that ranks passages"
+            raise DataError(message, "judge= names a run of task=rerank(...)")
         stage, ranks = learned[-1]
         task = ranks.judged.model_copy(update={"activation": "sigmoid"})
         examples = [TextExample(str(n), pair, None) for n, pair in enumerate(pairs)]
@@ -137,13 +135,10 @@ def _predicting(model: Model, folder: str) -> Objective:
     fresh, body = set(model.lacking()), model.resolved.encoder
     for term in model.resolved.terms():
         objective = term.objective
-        fills = objective.fills == "masks" and is_answerable(objective, body)
-        if fills and term.name not in fresh:
+        if objective.fills == "masks" and is_answerable(objective, body) and term.name not in fresh:
             return objective
-    raise DataError(
-        f"{folder} has no head that predicts masked tokens",
-        help='replace(MODEL) names a network that learned mlm, as in replace("runs/bert")',
-    )
+    help = 'replace(MODEL) names a network that learned mlm, as in replace("runs/bert")'
+    raise DataError(f"{folder} has no head that predicts masked tokens", help)
 
 
 class _MaskedWords:
@@ -159,13 +154,11 @@ class _MaskedWords:
         self, texts: Sequence[SplitText], places: Sequence[Sequence[int]]
     ) -> list[dict[int, tuple[str, ...]]]:
         """Candidates of some texts, by place."""
-        encodings = self.vocabulary.tokenizer.encode_batch(
-            [text.text for text in texts], add_special_tokens=False
-        )
+        encode_batch = self.vocabulary.tokenizer.encode_batch
+        encodings = encode_batch([text.text for text in texts], add_special_tokens=False)
         rows: list[MaskedRow] = []
-        for number, (text, words, encoding) in enumerate(
-            zip(texts, places, encodings, strict=True)
-        ):
+        read = zip(texts, places, encodings, strict=True)
+        for number, (text, words, encoding) in enumerate(read):
             pieces = _pieces(text, encoding.offsets)
             single = [(place, pieces[place][0]) for place in words if len(pieces[place]) == 1]
             masked = partial(self._row, number, encoding.ids)
@@ -218,16 +211,12 @@ def learned_terms(model: Model) -> list[Objective]:
     if learned := [t.objective for t in ranked if t.name not in fresh and t.objective.fills]:
         return learned
     if untold := [t.name for t in ranked if t.name in fresh and t.objective.fills in GUESSING]:
-        raise DataError(
-            f"the folder has no head for {untold[0]}: its guesses would be random",
-            help=f'train the head: init="FOLDER" objective={untold[0]}',
-        )
+        message = f"the folder has no head for {untold[0]}: its guesses would be random"
+        raise DataError(message, f'train the head: init="FOLDER" objective={untold[0]}')
     kinds = sorted({term.objective.kind for term in terms})
     *names, last = (name for name, kind in PRETRAINING.items() if kind.fills)
-    raise DataError(
-        f"this run was trained with {' + '.join(kinds)}, which predicts no tokens",
-        help=f"fill needs a model trained with {', '.join(names)} or {last}",
-    )
+    message = f"this run was trained with {' + '.join(kinds)}, which predicts no tokens"
+    raise DataError(message, f"fill needs a model trained with {', '.join(names)} or {last}")
 
 
 def in_batches(model: Model, rows: list[RowT]) -> Iterator[tuple[list[RowT], EncoderInputs]]:

@@ -63,8 +63,7 @@ class Averaging(Acting[Ema]):
         means = local_shards(average.values())
         weights = local_shards(engine.parameters[name] for name in average)
         with profile_as("optimiser"):
-            share = self.method.share_at(self.session.progress.step)
-            torch._foreach_lerp_(means, weights, share)
+            torch._foreach_lerp_(means, weights, self.method.share_at(self.session.progress.step))
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:

@@ -89,10 +89,8 @@ def _with_generator(encoder: Imported, generator: Imported, folder: Path) -> Imp
     program = encoder.program.with_settings(given)
     resolved = resolve(program)
     if alone(resolved, "generator").encoder != body:
-        raise DataError(
-            f"{folder / GENERATOR} does not match the discriminator beside it",
-            help="both must have the same settings but for widths and depth; import each by itself",
-        )
+        help = "both must have the same settings but for widths and depth; import each by itself"
+        raise DataError(f"{folder / GENERATOR} does not match the discriminator beside it", help)
     tensors = subtract_tables(resolved, join_networks(resolved, mine, of_generator))
     return Imported(encoder.config, program, resolved, tensors, encoder.notes + generator.notes)
 
@@ -164,11 +162,8 @@ def _read(
     table: Mapping[str, tuple[int, ...]],
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The tensors of the file by key, and each weight, which may be some rows of one."""
-    shapes = {
-        name: family.reshape.shape(encoder, name, table[name])
-        for names in at_key.values()
-        for name in names
-    }
+    weights = [name for names in at_key.values() for name in names]
+    shapes = {name: family.reshape.shape(encoder, name, table[name]) for name in weights}
     for key, names in at_key.items():
         rows = (sum(shapes[name][0] for name in names), *shapes[names[0]][1:])
         check_entry(file.path, file.stored[key], file.entry(key), rows)

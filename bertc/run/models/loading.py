@@ -96,15 +96,13 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
         tensors = subtract_tables(resolved, tensors)
         shapes = {weight.name: weight.shape for weight in model_weights(resolved)}
         if any(shapes.get(name) != tuple(tensor.shape) for name, tensor in tensors.items()):
-            raise DataError(
-                f"{model} does not hold the weights of {folder / folders.RESOLVED}",
-                help="one of the two was changed; copy the folder from its source again",
-            )
+            message = f"{model} does not hold the weights of {folder / folders.RESOLVED}"
+            help = "one of the two was changed; copy the folder from its source again"
+            raise DataError(message, help)
         return resolved, tensors
     if model == folder and not is_file(folder / SAFE):
-        raise MissingInputError(
-            f"{folder} has no checkpoint and no model yet", help="train it first, or --resume it"
-        )
+        message = f"{folder} has no checkpoint and no model yet"
+        raise MissingInputError(message, "train it first, or --resume it")
     return resolved, _read_own(model / SAFE, resolved)
 
 
@@ -143,9 +141,8 @@ def _newest_checkpoint(parent: Path) -> tuple[int, Path] | None:
                 _warn_once(text, newest, parent, step)
             return step, folder
     if steps:
-        raise DataError(
-            f"no checkpoint in {parent} is undamaged", help="start the run again, or restore a copy"
-        )
+        message = f"no checkpoint in {parent} is undamaged"
+        raise DataError(message, "start the run again, or restore a copy")
     return None
 
 
@@ -180,10 +177,8 @@ def transformer_of(model: Model) -> Encoder:
     """The node of a model's encoder."""
     node = model.encoder.node
     if not isinstance(node, Encoder):
-        raise DataError(
-            f"this network is a {node.body_kind}, which has no attention heads",
-            help="name a run of a transformer",
-        )
+        message = f"this network is a {node.body_kind}, which has no attention heads"
+        raise DataError(message, "name a run of a transformer")
     return node
 
 

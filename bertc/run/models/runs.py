@@ -49,18 +49,15 @@ def export_run(run: Path, folder: Path, pooling: str = "", step: int = 0) -> Exp
     learned to embed, or began from a folder of sentence-transformers, has its own.
     """
     if pooling and pooling not in MODES:
-        raise UsageError(
-            f"--pooling {pooling}: sentence-transformers has no such pooling of one layer",
-            help=f"one of {', '.join(MODES)}",
-        )
+        message = f"--pooling {pooling}: sentence-transformers has no such pooling of one layer"
+        raise UsageError(message, f"one of {', '.join(MODES)}")
     resolved, tensors = model_after(run, step)
     tensors, fitted = divide_by_temperatures(run, resolved, tensors)
     sentences = vectors_of(run, resolved)
     if pooling and exported_task(resolved, parts_of(tensors)):
-        raise UsageError(
-            f"--pooling {pooling}: the folder has the class of a task, which makes no vectors",
-            help=f"leave it out; bertc embed {run} FILE --pooling {pooling} makes vectors",
-        )
+        message = f"--pooling {pooling}: the folder has the class of a task, which makes no vectors"
+        help = f"leave it out; bertc embed {run} FILE --pooling {pooling} makes vectors"
+        raise UsageError(message, help)
     if pooling:
         known = sentences if sentences and not sentences.obstacle else Sentences()
         sentences = known.change(pooling=pooling)
@@ -82,16 +79,12 @@ def export_adapter_of(run: Path, folder: Path) -> Exported:
     resolved, tensors = read_checkpoint(run, step, "adapted")[:2] if step else read_model(run)
     init, names = resolved.run.init, {w.name for w in model_weights(resolved) if w.frozen}
     if not names:
-        raise UsageError(
-            f"--adapter: {run} has no checkpoint with an adapter",
-            help="leave it out; a spec with a lora adapter trains one",
-        )
+        message = f"--adapter: {run} has no checkpoint with an adapter"
+        raise UsageError(message, "leave it out; a spec with a lora adapter trains one")
     merged_too = "leave out --adapter: the folder then has the whole network, merged"
     if not isinstance(init, FromRun):
-        raise UsageError(
-            f"--adapter: {run} began with no folder as a whole, which peft would change",
-            help=merged_too,
-        )
+        message = f"--adapter: {run} began with no folder as a whole, which peft would change"
+        raise UsageError(message, merged_too)
     if not init.same_tokens:
         raise DataError(f"--adapter: {run} has another vocabulary than {init.path}", merged_too)
     base = Path(init.path) / "model" if is_taken(Path(init.path) / RESOLVED) else Path(init.path)

@@ -49,10 +49,8 @@ class Embedded:
         """Number of texts, width and speed; more lines if texts were cut, or are empty."""
         count, width = len(self.vectors), self.vectors.shape[-1]
         speed = f", {count / self.seconds:,.0f} a second" if self.seconds else ""
-        lines = [
-            f"{several(count, 'text')}, {width:,} numbers each, in {self.seconds:.1f} s{speed}",
-            self.made,
-        ]
+        first = f"{several(count, 'text')}, {width:,} numbers each, in {self.seconds:.1f} s{speed}"
+        lines = [first, self.made]
         if self.cut:
             lines.append(f"{several(self.cut, 'text')} longer than {self.longest:,} tokens, cut")
         if self.empty:
@@ -155,10 +153,8 @@ def _sentences(
         return replace(sentences, prompt=sentences.prompt_for(kind))
     if prompt and prompt not in sentences.prompts:
         names = [name for name, text in sentences.prompts.items() if text]
-        raise UsageError(
-            f"{folder} has no prompt {prompt}",
-            help=f"--prompt {' or '.join(names)}" if names else "put it before each text",
-        )
+        help = f"--prompt {' or '.join(names)}" if names else "put it before each text"
+        raise UsageError(f"{folder} has no prompt {prompt}", help)
     return replace(sentences, prompt=sentences.prompts[prompt]) if prompt else sentences
 
 
@@ -166,7 +162,6 @@ def batch_of_rows(
     rows: TaskRows, chosen: NDArray[np.int64], pad: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Token and segment ids (b, s) of some rows, padded at the end, and their lengths (b,)."""
-    lengths_b = torch.from_numpy(rows.lengths[chosen]).long()
     shape = len(chosen), int(rows.lengths[chosen].max(initial=0))
     ids_bs, segments_bs = torch.full(shape, pad), torch.zeros(shape, dtype=torch.long)
     for row, number in enumerate(chosen):
@@ -174,7 +169,7 @@ def batch_of_rows(
         place = slice(rows.begins[number], rows.begins[number] + length)
         ids_bs[row, :length] = torch.from_numpy(rows.token_ids[place]).long()
         segments_bs[row, :length] = torch.from_numpy(rows.segment_ids[place]).long()
-    return ids_bs, segments_bs, lengths_b
+    return ids_bs, segments_bs, torch.from_numpy(rows.lengths[chosen]).long()
 
 
 def _vectors(

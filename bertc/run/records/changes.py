@@ -146,9 +146,8 @@ def of_the_run(resolved: Resolved) -> dict[str, Any]:
     """The values of the settings that are not of single stages."""
     encoder, run = resolved.encoder, resolved.run
     of_methods = {method.setting for method in METHODS} - {*STAGE_SETTINGS}
-    network = encoder.settings()
     return {
-        **{name: value for name, value in network.items() if name not in STAGE_SETTINGS},
+        **{name: value for name, value in encoder.settings().items() if name not in STAGE_SETTINGS},
         # Steps say how long it is.
         **{name: getattr(run, name) for name in Run.model_fields if name not in of_methods},
         **{

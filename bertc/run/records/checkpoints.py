@@ -112,8 +112,7 @@ def _render(value: Mapping[str, Any]) -> bytes:
 def _manifest(step: int, files: Mapping[str, Any], facts: Mapping[str, Any]) -> bytes:
     """The bytes of the manifest, with a checksum of its content."""
     content = {"schema": 1, "step": step, "files": files, "facts": facts}
-    digest = hashlib.sha256(_render(content)).hexdigest()
-    return _render({"content": content, "sha256": digest})
+    return _render({"content": content, "sha256": hashlib.sha256(_render(content)).hexdigest()})
 
 
 def remove_older(
@@ -210,8 +209,7 @@ def load(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]
     """Load the tensors of a file of a checkpoint, by name, and check names, shapes and types."""
     try:
         with safe_open(path, framework="pt") as tensors:
-            names = set(tensors.keys())
-            for name in sorted(names.symmetric_difference(shapes)):
+            for name in sorted(set(tensors.keys()).symmetric_difference(shapes)):
                 state = "missing" if name in shapes else "unknown"
                 raise DataError(f"{path}: tensor {name} is {state}")
             for name, shape in shapes.items():

@@ -121,17 +121,15 @@ class RunFolder:
             durable.make_folder(self.path)
             descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise diagnostics.CannotWriteError(
-                f"cannot write in {self.path}: {error.strerror}", help="choose another --out"
-            ) from error
+            message = f"cannot write in {self.path}: {error.strerror}"
+            raise diagnostics.CannotWriteError(message, "choose another --out") from error
         try:
             _lock(descriptor)
             yield
         except BlockingIOError:
             is_new = False
-            raise StoppedError(
-                f"another run is using {self.path}", help="wait for it, or choose another --out"
-            ) from None
+            message = f"another run is using {self.path}"
+            raise StoppedError(message, "wait for it, or choose another --out") from None
         finally:
             with suppress(OSError):
                 if is_new and os.listdir(self.path) == [".lock"]:
@@ -173,16 +171,12 @@ class RunFolder:
             names = {path.name for path in self.path.iterdir()}
             names -= {".lock", "spec.bertc", self.forecast.name}
             if strangers := sorted(name for name in names if not name.startswith(".tmp-")):
-                raise UsageError(
-                    f"{self.path} is not empty and holds no run ({', '.join(strangers[:3])})",
-                    help="choose another --out",
-                )
+                message = f"{self.path} is not empty and holds no run ({', '.join(strangers[:3])})"
+                raise UsageError(message, "choose another --out")
             return
         if not resume:
-            raise UsageError(
-                f"{self.path} holds a run already",
-                help="resume it (--resume, resume=True), or name another folder (--out)",
-            )
+            help = "resume it (--resume, resume=True), or name another folder (--out)"
+            raise UsageError(f"{self.path} holds a run already", help)
         refuse_another_program(self.read_resolved(), resolved, self.path)
 
     def start(self, resolved: Resolved, spec_text: str) -> None:
@@ -198,9 +192,8 @@ class RunFolder:
         """Read the program of the run."""
         if not self.holds_a_run:
             folders.refuse_several(self.path)
-            raise MissingInputError(
-                f"{self.path} holds no run", help="bertc train SPEC --out DIR makes one"
-            )
+            message = f"{self.path} holds no run"
+            raise MissingInputError(message, "bertc train SPEC --out DIR makes one")
         return folders.read_resolved(self.resolved)
 
     def go_on(self, old: Resolved, new: Resolved) -> None:

@@ -51,10 +51,9 @@ class Lock(BaseModel):
             return Lock.model_validate_json(json.dumps(content))
         except ValidationError as error:
             place = ".".join(map(str, error.errors()[0]["loc"]))
-            raise DataError(
-                f"{path} is damaged: {place} is missing or not what a run writes",
-                help=f"restore a copy, or remove {path} to go on with a plan for this machine",
-            ) from None
+            message = f"{path} is damaged: {place} is missing or not what a run writes"
+            help = f"restore a copy, or remove {path} to go on with a plan for this machine"
+            raise DataError(message, help) from None
 
     def content(self) -> dict[str, Any]:
         """The lock as JSON values."""

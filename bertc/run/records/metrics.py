@@ -76,10 +76,8 @@ def read_lines(path: Path, kind: TypeAdapter[LineT], limit_bytes: int | None = N
         except ValidationError as error:
             part = ".".join(map(str, error.errors()[0]["loc"]))
             what = f"{part} is missing or not what a run writes" if part else "it is no JSON object"
-            raise DataError(
-                f"{path}:{len(values) + 1} is damaged: {what}",
-                help="restore a copy, or remove the file",
-            ) from None
+            message = f"{path}:{len(values) + 1} is damaged: {what}"
+            raise DataError(message, "restore a copy, or remove the file") from None
     return values
 
 
@@ -238,12 +236,8 @@ def refuse_untracked(trackers: Sequence[Tracker], tracking: Tracking | None) -> 
     """Refuse trackers that cannot get the figures of a run, without loading any."""
     for tracker in trackers:
         if find_spec(tracker) is None:
-            raise MissingInputError(
-                f"{tracker} is not installed, which log={tracker} needs",
-                help=f"pip install -c constraints.txt -e '.[{tracker}]'",
-            )
+            message = f"{tracker} is not installed, which log={tracker} needs"
+            raise MissingInputError(message, f"pip install -c constraints.txt -e '.[{tracker}]'")
     if trackers and not tracking:
-        raise UsageError(
-            f"log={trackers[0]} needs what feeds it",
-            help="train(..., tracking=bertc.lab.trackers.sink.feeding)",
-        )
+        message = f"log={trackers[0]} needs what feeds it"
+        raise UsageError(message, "train(..., tracking=bertc.lab.trackers.sink.feeding)")

@@ -50,8 +50,7 @@ def values_of(scores: Scores, losses: Mapping[str, float]) -> dict[Score, float]
         for part, metrics_of_part in parts.items()
         for metric, value in metrics_of_part.items()
     }
-    of_losses = {(name,): losses[name] for name in shown_figures(losses) if name not in scores}
-    return values | of_losses
+    return values | {(name,): losses[name] for name in shown_figures(losses) if name not in scores}
 
 
 def read_evaluation(line: Line, resolved: Resolved, place: Path) -> Seen:

@@ -30,9 +30,8 @@ def train_grid(
 ) -> Iterator[Report | BertcError]:
     """Train every unfinished point of a grid; yield its report, or the error of one that failed."""
     if world_here()[1].size > 1:
-        raise UsageError(
-            "a grid is trained in one process", help="train its points by themselves, with --set"
-        )
+        message = "a grid is trained in one process"
+        raise UsageError(message, "train its points by themselves, with --set")
     runs = {parent / folder_name(point.name): point for point in points}
     for path, point in runs.items():
         RunFolder(path).admit(point, resume)

@@ -94,8 +94,7 @@ def _train_stage(session: Session, index: int, goes_on: Callable[[], bool]) -> N
     phase = open_phase(session, index)
     for acting in methods:
         acting.begin(phase)
-    compiled = session.plan.compile and progress.step < end
-    inputs = phase.first_inputs() if compiled else None
+    inputs = phase.first_inputs() if session.plan.compile and progress.step < end else None
     if inputs is not None:
         _compile(phase, inputs)
     elif session.ranks.is_distributed:

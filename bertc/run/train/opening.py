@@ -80,10 +80,9 @@ def saying_nothing_began(folder: RunFolder, ranks: ProcessGroup) -> Iterator[Non
     except StoppedError as error:
         if folder.holds_a_run or not ranks.stop.requested:
             raise
-        raise type(error)(
-            f"stopped before the first step: there is no run in {folder.path} yet",
-            help="the same command again; a vocabulary and tokens that were ready are in the cache",
-        ) from None
+        message = f"stopped before the first step: there is no run in {folder.path} yet"
+        help = "the same command again; a vocabulary and tokens that were ready are in the cache"
+        raise type(error)(message, help) from None
 
 
 def _begun(start: Start, outside: Outside, place: RunPlace, spec_text: str) -> dict[str, Any]:
@@ -193,11 +192,8 @@ def finish(session: Session) -> Report:
     """Write ``model/`` in the first process, and return the report."""
     folder, progress = session.folder, session.progress
     tensors = gathered(session.evaluated, session.ranks.is_main)
-    lines: list[metrics.Line] = []
-    notes: tuple[str, ...] = ()
-    if session.ranks.is_main:
-        notes = _write(session, tensors)
-        lines = metrics.read(folder.metrics)
+    notes = _write(session, tensors) if session.ranks.is_main else ()
+    lines = metrics.read(folder.metrics) if session.ranks.is_main else []
     last = next((line for line in reversed(lines) if line["kind"] == "eval"), None)
     known = {field.name for field in fields(Evaluation)}
     left_out, ends = metrics.ends_until(progress.step, lines)
@@ -227,9 +223,8 @@ def _write(session: Session, tensors: dict[str, Tensor]) -> tuple[str, ...]:
     write_digests(folder.path)  # of the model none: a kill may leave the old one or the new
     sentences = vectors_of(folder.path, resolved)
     try:
-        exported = export_model(
-            resolved, tensors, session.start.corpus.vocabulary, folder.model, sentences=sentences
-        )
+        vocabulary = session.start.corpus.vocabulary
+        exported = export_model(resolved, tensors, vocabulary, folder.model, sentences=sentences)
     except BertcError:  # which leaves the old model
         durable.remove(digests)
         if before is not None:

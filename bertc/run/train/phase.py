@@ -99,11 +99,10 @@ class TextPhase(Phase):
 
     def feed(self, first: int, end: int) -> Feed:
         """Batches that are corrupted several at once."""
-        adaptive = adaptive_unit(self.stage) is not None
         begun = self.stage.first_batch
         return Feed(
             self.data, begun + first, begun + end, self.session.device, self.step.corrupt,
-            self._rows(), self.session.ranks.stop.check, adaptive,
+            self._rows(), self.session.ranks.stop.check, adaptive_unit(self.stage) is not None,
         )  # fmt: skip
 
     def evaluate(self, progress: Progress, batches: int | None = None) -> Evaluation:
@@ -131,8 +130,7 @@ class TaskPhase(Phase):
 
     def __init__(self, session: Session, stage: Stage, data: TaskData, fitting: int) -> None:
         self.has_heldout = any(task_set.parts for task_set in data.sets)
-        microbatch = examples_at_once(data, stage, fitting, session.device)
-        super().__init__(session, stage, microbatch)
+        super().__init__(session, stage, examples_at_once(data, stage, fitting, session.device))
         self.data = data
 
     def feed(self, first: int, end: int) -> TaskFeed:

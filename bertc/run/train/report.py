@@ -187,8 +187,7 @@ def _losses(evaluation: Evaluation) -> Table:
         rows.append((*cells, *rated))
     head = ("objective", "loss", "unigram", "below it", "accuracy")
     rated = ("base rate",) if evaluation.base_rate else ()
-    title = f"held out, {several(evaluation.examples, 'example')}"
-    return Table((*head, *rated), rows, title)
+    return Table((*head, *rated), rows, f"held out, {several(evaluation.examples, 'example')}")
 
 
 def _scores(evaluation: Evaluation) -> Table:

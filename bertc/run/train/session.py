@@ -82,9 +82,8 @@ class Session:
             weights, moments = gathered(old), gathered(self.moments)
             model, moments = grow_model(self.resolved, self.stage, stage, weights, moments)
             self.display.note(describe_growth(self.stage, stage))
-            self.model, self.engine, self.moments = place_on_devices(
-                model, moments, self.plan, self.ranks.world
-            )
+            placed = place_on_devices(model, moments, self.plan, self.ranks.world)
+            self.model, self.engine, self.moments = placed
         going_on = [method.holds for method in stage.methods if method in self.stage.methods]
         had, self.held = self.held, {}
         for store in (method.holds for method in stage.methods if method.holds):

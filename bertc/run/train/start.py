@@ -127,10 +127,8 @@ def _before(resolved: Resolved, place: RunPlace) -> tuple[Lock | None, Checkpoin
                 help=f"restore a copy, or remove {folder.checkpoints} to begin again at step 0",
             )
         elif is_taken(folder.model):
-            raise UsageError(
-                f"{folder.path} holds an imported model, not a training run",
-                help="choose another --out",
-            )
+            message = f"{folder.path} holds an imported model, not a training run"
+            raise UsageError(message, "choose another --out")
         refuse_strangers(folder.path, ResumeRefusedError)
     content = place.ranks.share(lock and lock.content())
     return Lock.of(content, Path("lock.json")) if content else None, checkpoint

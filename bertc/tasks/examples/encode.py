@@ -156,8 +156,7 @@ def _tagged(task: AnyTask, examples: Examples, rows: RowBuilder) -> None:
             firsts = places[scored]
             read = (firsts >= 0) & (firsts < end)
             rows.num_unread += int((~read).sum())
-            in_row = firsts - start + len(rows.template.before[0])
-            rows.words.append(np.where(read, in_row, -1))
+            rows.words.append(np.where(read, firsts - start + len(rows.template.before[0]), -1))
             rows.tags.append(np.asarray(tags, dtype=np.int64)[scored])
 
 

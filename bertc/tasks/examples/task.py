@@ -98,8 +98,7 @@ class TaskSet:
 def cut(lengths: Ints, units: Ints, rows_each: int, at_once: int) -> list[Ints]:
     """The rows of some units in parts of at most ``at_once`` rows, longest first, units whole."""
     rows = units[:, None] * rows_each + np.arange(rows_each)
-    longest = lengths[rows].max(1)
-    order = np.argsort(longest, kind="stable")[::-1]
+    order = np.argsort(lengths[rows].max(1), kind="stable")[::-1]
     units_each = max(1, at_once // rows_each)
     parts = range(0, len(order), units_each)
     return [rows[order[i : i + units_each]].reshape(-1) for i in parts]
@@ -116,8 +115,7 @@ def in_order_of_length(
     lengths = rows.lengths.reshape(len(units), -1).max(1)
     order = units[np.argsort(lengths, kind="stable")[::-1]]
     while len(order):
-        tokens_a_unit = width_of(int(lengths[order[0]])) * together
-        size = max(1, min(most, tokens // tokens_a_unit))
+        size = max(1, min(most, tokens // (width_of(int(lengths[order[0]])) * together)))
         (part,) = cut(rows.lengths, order[:size], together, len(lengths) * 64)
         yield gather(task_set.task.judged, rows, part, pad)
         order = order[size:]
@@ -125,8 +123,7 @@ def in_order_of_length(
 
 def width_of(longest: int) -> int:
     """The width in tokens that rows of ``longest`` tokens are padded to."""
-    fitting = (width for width in WIDTHS if width >= longest)
-    return next(fitting, math.ceil(longest / 128) * 128)
+    return next((width for width in WIDTHS if width >= longest), math.ceil(longest / 128) * 128)
 
 
 def shared(task: AnyTask, rows: TaskRows, chosen: Ints, pad: int) -> TaskBatch:
@@ -164,11 +161,10 @@ def _laid_out(
     first_n, nth_n = _before(lengths_n, row_n), _before(np.ones_like(row_n), row_n)
     num_rows = int(row_n[-1]) + 1
     from_t = token_ranges(rows.begins[chosen_n], lengths_n)
-    to_t = token_ranges(row_n * width + first_n, lengths_n)
 
     def laid_out(flat: NDArray[Any], padding: int) -> NDArray[Any]:
         tokens = np.full(num_rows * width, padding, dtype=flat.dtype)
-        tokens[to_t] = flat
+        tokens[token_ranges(row_n * width + first_n, lengths_n)] = flat
         return tokens.reshape(num_rows, width)
 
     readable_t, numbers_t = _readable(task, rows, from_t), np.repeat(nth_n + 1, lengths_n)

@@ -48,8 +48,7 @@ def template_of(vocabulary: Vocabulary) -> Template:
     (before, after), (_, rest), (_, behind) = _around(single, 0), _around(pair, 0), _around(pair, 1)
     length = len(rest[0]) - len(behind[0]) - pair.sequence_ids.count(1)
     between = (rest[0][:length], rest[1][:length])
-    second = pair.type_ids[pair.sequence_ids.index(1)]
-    return Template(before, after, between, behind, second)
+    return Template(before, after, between, behind, pair.type_ids[pair.sequence_ids.index(1)])
 
 
 def _around(encoding: Encoding, number: int) -> tuple[Ends, Ends]:
@@ -144,9 +143,8 @@ class RowBuilder:
         """Add a row of the token ids of one text or two, special tokens around, then ``filled``."""
         parts = [*fill_template(self.template, *texts), (filled, [0] * len(filled))]
         ids, segments = zip(*parts, strict=True)
-        row = np.concatenate([np.asarray(part, dtype=np.int32) for part in ids])
         segment = np.concatenate([np.asarray(part, dtype=np.uint8) for part in segments])
-        self._ids.append(row)
+        self._ids.append(np.concatenate([np.asarray(part, dtype=np.int32) for part in ids]))
         self._segments.append(np.minimum(segment, self._last_segment).astype(np.uint8))
         if self._spans:
             assert offsets is not None, "a window knows its passage"
@@ -261,8 +259,6 @@ def notes_on_cuts(task: AnyTask, rows: TaskRows, count: int, name: str, seq: int
             "seq has longer windows, a smaller stride more of them"
         )
     elif rows.num_unread:
-        words_lost = several(rows.num_unread, "word")
-        notes.append(
-            f"{words_lost} {among} have no token in a row of {seq}, and are answered unread"
-        )
+        lost = f"{several(rows.num_unread, 'word')} {among} have no token in a row of {seq}"
+        notes.append(f"{lost}, and are answered unread")
     return notes

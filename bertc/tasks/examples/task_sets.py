@@ -86,8 +86,7 @@ def draw_learned_examples(task: AnyTask, examples: Examples) -> Examples:
         examples = [*examples, *swapped]
     if task.examples > len(examples):
         message = f"{task.title} has {len(examples):,} training examples, not {task.examples:,}"
-        help = "without examples=... all are counted; fewer are drawn from them"
-        raise DataError(message, help)
+        raise DataError(message, "without examples=... all are counted; fewer are drawn from them")
     return _drawn(examples, task.examples, "examples", task.title)
 
 
@@ -102,8 +101,7 @@ def _drawn(examples: Examples, most: int, *address: str) -> Examples:
     """A keyed sample of ``most`` examples in their order, the same for all seeds; all for 0."""
     if not 0 < most < len(examples):
         return examples
-    drawn = permute(np.arange(most), len(examples), 0, *address)
-    return [examples[i] for i in np.sort(drawn)]
+    return [examples[i] for i in np.sort(permute(np.arange(most), len(examples), 0, *address))]
 
 
 def mean_length(task: AnyTask, vocabulary: Vocabulary, seq: int, segments: int) -> float:

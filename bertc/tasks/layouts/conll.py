@@ -101,8 +101,7 @@ def bio(tags: tuple[str, ...]) -> tuple[str, ...]:
     """Convert tags of IOB1 to BIO, in which every span begins with ``B-``."""
     converted, before = [], "O"
     for tag in tags:
-        begins = tag.startswith("I-") and before[2:] != tag[2:]
-        converted.append("B-" + tag[2:] if begins else tag)
+        converted.append("B-" + tag[2:] if tag.startswith("I-") and before[2:] != tag[2:] else tag)
         before = tag
     return tuple(converted)
 

@@ -98,8 +98,7 @@ def _pair(
             return _read_continuations(place, [f" {target}" for target in targets], groups, first)
         case [good, bad, end] if columns[0] == "prefix_acceptable":
             sentences = f"{good} {end}", f"{bad} {end}"
-            begins = len(good) + 1, len(bad) + 1
-            return MinimalPair(place, sentences, begins, {"UID": stem})
+            return MinimalPair(place, sentences, (len(good) + 1, len(bad) + 1), {"UID": stem})
         case [before] if columns[0] == "input_prefix":
             options = row["options"]
             if not isinstance(options, list) or len(options) < 2:

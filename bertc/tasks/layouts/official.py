@@ -126,9 +126,8 @@ def _with_labels(
 ) -> list[TextExample]:
     """The examples of rows of ``columns``, the label last; to learn from without ``-``."""
     examples = []
-    disputed = part.labelled and labels == GLUE_LABELS["mnli"]
     for i, (place, (*cells, cell)) in enumerate(rows):
-        if disputed and cell == "-":
+        if part.labelled and labels == GLUE_LABELS["mnli"] and cell == "-":
             continue
         cell = "contradiction" if cell == "contradictory" else cell  # multinli.train.de.tsv
         texts = tuple(text(c, place, name) for c, name in zip(cells, columns[:-1], strict=True))

@@ -113,8 +113,7 @@ def read_tagged(task: Tag, part: DataPart) -> Iterator[example.TaggedExample]:
     if isinstance(part.source, Path) and table.is_tagged_file(part.source):
         yield from read_tagging(in_columns(task, part.source), part)
         return
-    rows = table.rows_of(part, (task.words,), (task.tags,))
-    for key, place, (cell, tags_cell) in rows:
+    for key, place, (cell, tags_cell) in table.rows_of(part, (task.words,), (task.tags,)):
         sentence = read.words(cell, place, task.words)
         known = part.labelled or tags_cell is not None
         tags = read.words(tags_cell, place, task.tags) if known else ()

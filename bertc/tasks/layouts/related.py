@@ -56,9 +56,8 @@ def _texts(file: str) -> dict[str, str]:
     path, texts = user_path(file), dict[str, str]()
     names = table.names_of_columns(path)
     key = next((name for name in _KEYS if name in names), _KEYS[0])
-    for place, (cell, words, title) in table.table(
-        path, ColumnSelection((key, "text"), ("title",))
-    ):
+    selection = ColumnSelection((key, "text"), ("title",))
+    for place, (cell, words, title) in table.table(path, selection):
         parts = [text(title, place, "title")] if title else []
         if (name := label(cell, place, key)) in texts:
             help = "a separate one for every text: relevant documents are named by it"

@@ -155,10 +155,9 @@ def _dev_of(name: str, columns: Collection[str] = ()) -> str:
     """The file next to a training file that judges, perhaps packed or in another format; or ""."""
     path = Path(name)
     bare = path.with_suffix("") if path.suffix in PACKED else path
-    formats = FORMATS if columns else ()
     for part in DEV_PARTS if _TRAIN.search(bare.name) else ():
         dev = bare.with_name(_TRAIN.sub(part, bare.name))
-        for ending, packing in product((dev.suffix, *formats), ("", *PACKED)):
+        for ending, packing in product((dev.suffix, *(FORMATS if columns else ())), ("", *PACKED)):
             judge = dev.with_suffix(ending + packing)
             file = user_path(str(judge))
             if is_file(file) and (ending == dev.suffix or {*_columns(file)} == {*columns}):

@@ -84,5 +84,4 @@ def expected_error(parts_nc: LabelScores, right_nc: LabelScores, several: bool) 
         sure = np.take_along_axis(parts_nc, best_n, 1)[:, 0]
         hits = np.take_along_axis(right_nc, best_n, 1)[:, 0]
     bins = (sure * BINS).astype(int).clip(0, BINS - 1)
-    distances = np.bincount(bins, sure - hits, minlength=BINS)
-    return float(np.abs(distances).sum() / len(sure))
+    return float(np.abs(np.bincount(bins, sure - hits, minlength=BINS)).sum() / len(sure))

@@ -164,8 +164,7 @@ def _correlation(right_nk: NDArray[np.float64], answers_nk: NDArray[np.float64])
 def _ranks(values_n: NDArray[np.float64]) -> NDArray[np.float64]:
     """Ranks from 1, ties sharing their mean; Spearman's correlation is Pearson's of these."""
     _, kind_n, count_k = np.unique(values_n, return_inverse=True, return_counts=True)
-    last_k = count_k.cumsum()
-    return np.asarray((last_k - (count_k - 1) / 2)[kind_n])
+    return np.asarray((count_k.cumsum() - (count_k - 1) / 2)[kind_n])
 
 
 def _numbers(values: AnswerValues) -> NDArray[np.float64]:
@@ -205,8 +204,7 @@ def _answer_words(text: str) -> list[str]:
 def _words_f1(right: list[str], answer: list[str]) -> float:
     if not (right or answer):
         return 1.0
-    shared = sum((Counter(right) & Counter(answer)).values())
-    return 2 * shared / (len(right) + len(answer))
+    return 2 * sum((Counter(right) & Counter(answer)).values()) / (len(right) + len(answer))
 
 
 @dataclass(frozen=True)

@@ -72,10 +72,9 @@ def decode_plain(
     end_ws = np.where(text_ws, end_ws, -np.inf)
     end_ws = np.pad(end_ws, ((0, 0), (0, longest - 1)), constant_values=-np.inf)
     end_wsf = np.lib.stride_tricks.sliding_window_view(end_ws, longest, axis=1)
-    score_wsf = start_ws[..., None] + end_wsf
     scored_places = (
         (score, (window, first, first + further))
-        for score, (window, first, further) in _descending(score_wsf, 2 * best)
+        for score, (window, first, further) in _descending(start_ws[..., None] + end_wsf, 2 * best)
     )
     texts = _distinct(passage, offsets_ws2, scored_places, best)
     if not unanswerable:
@@ -104,8 +103,7 @@ def decode_conditioned(
     scripts their minimum is the null odds, whatever the texts score.
     """
     # Scores are of rows padded for a batch, so the likeliest places may lie beyond all windows.
-    places = 1 + max(int(start_at_wk.max()), int(end_at_wke.max()))
-    offsets_ws2 = _offsets(windows, places)
+    offsets_ws2 = _offsets(windows, 1 + max(int(start_at_wk.max()), int(end_at_wke.max())))
     starts_ws = (offsets_ws2[..., 0] >= 0) & _most_context(windows, offsets_ws2)
     window_w = np.arange(len(windows))
     start_at_wke = np.broadcast_to(start_at_wk[..., None], end_at_wke.shape)
@@ -149,10 +147,8 @@ def _most_context(windows: Sequence[Window], offsets_ws2: Ints) -> NDArray[np.bo
         return text_ws
     count_w = text_ws.sum(axis=1)
     first_w = np.array([window.first_token for window in windows])
-    place_p = np.arange(max(1, int((first_w + count_w).max())))
-    before_wp = place_p - first_w[:, None]
-    after_wp = count_w[:, None] - 1 - before_wp
-    scarcer_wp = np.minimum(before_wp, after_wp)
+    before_wp = np.arange(max(1, int((first_w + count_w).max()))) - first_w[:, None]
+    scarcer_wp = np.minimum(before_wp, count_w[:, None] - 1 - before_wp)
     context_wp = np.where(scarcer_wp < 0, -np.inf, scarcer_wp + 0.01 * count_w[:, None])
     owner_p = context_wp.argmax(axis=0)
     place_ws = np.where(text_ws, first_w[:, None] + text_ws.cumsum(axis=1) - 1, 0)

@@ -119,13 +119,12 @@ def texts_of(stage: Stage) -> list[tuple[float, CorpusText]]:
     if isinstance(stage, TaskStage):
         return []
     translating = sum(translates(term.objective) for term in stage.objective)
-    monolingual = len(stage.objective) > translating
     parallel = [isinstance(share.corpus, Parallel) for share in stage.data]
     weighted: list[tuple[float, CorpusText]] = []
     for share, paired in zip(stage.data, parallel, strict=True):
         if not paired or translating:
             weighted.append((share.weight, CorpusText(share.corpus)))
-        if paired and (not translating or (monolingual and all(parallel))):
+        if paired and (not translating or (len(stage.objective) > translating and all(parallel))):
             weighted += [(share.weight, CorpusText(share.corpus, side)) for side in (0, 1)]
     return weighted
 

@@ -141,8 +141,7 @@ class RunningRows(ABC):
         pairs = list(zip(self.languages, self.heldout_texts, strict=True))
         for language in dict.fromkeys(self.languages):
             texts = tuple(chain(*(texts for of_texts, texts in pairs if of_texts == language)))
-            share = _size(texts) / total
-            yield language, texts, max(1, math.ceil(examples * share / batch))
+            yield language, texts, max(1, math.ceil(examples * (_size(texts) / total) / batch))
 
     @abstractmethod
     def _batches_of(self, tokens: int, batch: int) -> int:
@@ -167,15 +166,12 @@ class RunningData(RunningRows):
 
     def train(self, step: int, rows: slice | None = None, steps: int = 1) -> RawBatch:
         """The batch of ``steps`` steps from ``step`` on, or ``rows`` of each."""
-        row_b = np.arange(self.batch)[rows or slice(None)]
-        begins_b = row_b * self.tokens // self.batch
-        moved_k = np.arange(step, step + steps) * self.seq
-        starts_b = (moved_k[:, None] + begins_b).reshape(-1)
+        begins_b = np.arange(self.batch)[rows or slice(None)] * self.tokens // self.batch
+        starts_b = ((np.arange(step, step + steps) * self.seq)[:, None] + begins_b).reshape(-1)
         passes, within = np.divmod(starts_b, self.tokens)
-        copies = passes % self.static_copies if self.static_copies else passes
         read_bs = self.text.read(starts_b[:, None] + np.arange(self.seq + 1))
         batch = self._rows(read_bs, within, np.full(len(starts_b), self.seq))
-        batch.copies[:] = copies
+        batch.copies[:] = passes % self.static_copies if self.static_copies else passes
         batch.languages[:] = self.languages_of_texts[self.text.sources(starts_b)][:, None]
         return batch
 
@@ -188,10 +184,9 @@ class RunningData(RunningRows):
         part = _lane(total, batch)
         begins_b = np.arange(batch) * part
         predicted_b = np.clip(total - 1 - begins_b, 0, part)
-        lane_s = np.arange(self.seq + 1)
         for start in range(0, part, self.seq):
             starts_b = (begins_b + start) % total
-            read_bs = text.read(starts_b[:, None] + lane_s)
+            read_bs = text.read(starts_b[:, None] + np.arange(self.seq + 1))
             yield self._rows(read_bs, starts_b, np.clip(predicted_b - start, 0, self.seq))
 
     def _rows(

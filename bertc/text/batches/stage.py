@@ -174,8 +174,7 @@ class StageData:
         if first != last or int(positions.min()) < first * size:
             return self._look_up(positions)
         if self._block is None or self._block[0] != first:
-            block = np.arange(first * size, (first + 1) * size)
-            self._block = (first, self._look_up(block))
+            self._block = (first, self._look_up(np.arange(first * size, (first + 1) * size)))
         return Places(*(column[positions - first * size] for column in self._block[1]))
 
     def _look_up(self, positions: NDArray[np.int64]) -> Places:
@@ -202,9 +201,8 @@ class StageData:
         sources, draws = np.empty_like(positions), np.empty_like(positions)
         for number, group in enumerate(groups):
             in_group, address = chosen == number, ("mix", number) if number else ("mix",)
-            of_group = [quotas[source] for source in group]
             nth_sources, draws[in_group] = order.mixed(
-                positions[in_group], of_group, self.seed, *address
+                positions[in_group], [quotas[source] for source in group], self.seed, *address
             )
             sources[in_group] = np.array(group)[nth_sources]
         result = Places(sources, *(np.zeros_like(positions) for _ in range(3)))

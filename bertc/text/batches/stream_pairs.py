@@ -73,9 +73,8 @@ class StreamPairs(RunningRows):
         text = endless(texts, (1.0,) * len(texts))
         lanes = self._lanes(text, batch)
         for k in range(self._batches_of(text.tokens, batch)):
-            places_b = lanes.places + k * self.reuse
             bits_bn = self._bits(batch, "heldout", language, k)
-            yield self._rows(text, lanes._replace(places=places_b), bits_bn)
+            yield self._rows(text, lanes._replace(places=lanes.places + k * self.reuse), bits_bn)
 
     def _lanes(self, text: Endless, batch: int) -> Lanes:
         """The rows of the first batch; those of one direction begin at equal distances."""
@@ -127,8 +126,7 @@ def cut_segments(text: Endless, lanes: Lanes, room: int, bits_bn: NDArray[np.uin
     a_b = (inner_bw.cumsum(1) <= chosen_b[:, None].astype(np.int64)).sum(1) + 1
     a_b = np.where(count_b > 0, a_b, end_b)
     elsewhere_b = (count_b == 0) | (bits_bn[:, 1] >> np.uint64(63) == 0)
-    min_b = np.maximum(1, room - a_b)
-    place_b, b_b = _anywhere(text, lanes, room, min_b, bits_bn[:, 2])
+    place_b, b_b = _anywhere(text, lanes, room, np.maximum(1, room - a_b), bits_bn[:, 2])
     place_b = np.where(elsewhere_b, place_b, lanes.places + a_b)
     b_b = np.where(elsewhere_b, b_b, end_b - a_b)
     from_a_b, from_b_b = overhangs(a_b, b_b, room)
@@ -144,10 +142,8 @@ def _anywhere(
     begin_b = here_b // text.tokens * text.tokens + (text.ends - text.quotas)[source_b]
     drawn_b = begin_b + (bits_b % text.quotas[source_b].astype(np.uint64)).astype(np.int64)
     drawn_b = lanes.of_tokens(drawn_b[:, None])[:, 0]
-    backward_bw = drawn_b[:, None] - np.arange(room + 1)
-    before_bw = text.begins(lanes.of_cuts(backward_bw))
-    forward_bw = (drawn_b + min_b)[:, None] + np.arange(room + 1)
-    after_bw = text.begins(lanes.of_cuts(forward_bw))
+    before_bw = text.begins(lanes.of_cuts(drawn_b[:, None] - np.arange(room + 1)))
+    after_bw = text.begins(lanes.of_cuts((drawn_b + min_b)[:, None] + np.arange(room + 1)))
     # Sentences longer than a row are cut to a row.
     before_bw[:, -1] = after_bw[:, -1] = True
     first_b = drawn_b - before_bw.argmax(1)

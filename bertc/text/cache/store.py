@@ -47,8 +47,7 @@ Facts = Mapping[str, Any]
 
 def fingerprint(*facts: Any) -> str:
     """sha256 of plain values in canonical JSON."""
-    text = json.dumps(facts, sort_keys=True, ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
 
 
 def obtain(
@@ -107,8 +106,7 @@ def seal(folder: Path, facts: Facts, key: str = "") -> None:
 def unseal(text: str) -> dict[str, Any] | None:
     """The content of a manifest, ``facts`` and ``files``; None if it is damaged or cut short."""
     digest, _, content = text.partition("\n")
-    whole = content.endswith("\n")
-    if not whole or hashlib.sha256(content[:-1].encode()).hexdigest() != digest:
+    if not content.endswith("\n") or hashlib.sha256(content[:-1].encode()).hexdigest() != digest:
         return None
     return dict(json.loads(content))
 

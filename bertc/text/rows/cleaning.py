@@ -48,8 +48,7 @@ class Measure:
             self._hash = hashlib.blake2b(digest_size=8, person=b"document")
         characters, words, letters, visible, key = self._traits
         if self._rules.unique:
-            normal = "".join(text.casefold().split())
-            self._hash.update(normal.encode("utf-8", "surrogatepass"))
+            self._hash.update("".join(text.casefold().split()).encode("utf-8", "surrogatepass"))
             key = int.from_bytes(self._hash.digest(), "little")
         if self._rules.letters:
             codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
@@ -147,8 +146,7 @@ def copies(parts: Sequence[NDArray[np.uint64]]) -> dict[int, NDArray[np.uint64]]
     later = []
     for number in range(RANGES):
         in_range = np.flatnonzero(keys.view(np.uint8)[7::8] // (256 // RANGES) == number)
-        first = np.unique(keys[in_range], return_index=True)[1]
-        later.append(np.delete(in_range, first))
+        later.append(np.delete(in_range, np.unique(keys[in_range], return_index=True)[1]))
     places = np.sort(np.concatenate(later))
     split = np.split(keys[places], np.searchsorted(places, ends[:-1]))
     return {number: part for number, part in enumerate(split) if len(part)}

@@ -68,9 +68,8 @@ def together(name: str, content: str, parts: Sequence[Facts]) -> dict[str, Any]:
     for split in SPLITS:
         facts[split] = {count: sum(part[split][count] for part in parts) for count in COUNTS}
     tokens = [sum(part[split]["tokens"] for split in SPLITS) for part in parts]
-    if words := [
-        part[PER_TOKEN] * n for part, n in zip(parts, tokens, strict=True) if PER_TOKEN in part
-    ]:
+    counted = zip(parts, tokens, strict=True)
+    if words := [part[PER_TOKEN] * count for part, count in counted if PER_TOKEN in part]:
         facts[PER_TOKEN] = sum(words) / sum(tokens)
     return facts
 
@@ -131,9 +130,8 @@ def hold_out_end(
     cut = int(train.documents[-2]) if paired else _cut(train, holdout)
     end = int(train.sentences[cut])
     inside_document = cut not in train.documents
-    before, after = (
-        train.documents[part] for part in (train.documents < cut, train.documents > cut)
-    )
+    before = train.documents[train.documents < cut]
+    after = train.documents[train.documents > cut]
     for name, values in (
         ("heldout.ids", train.ids[end:]),
         ("heldout.sentences", train.sentences[cut:] - end),

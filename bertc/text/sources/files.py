@@ -119,9 +119,8 @@ def begin_as_text(
             with opened_stream(path) as file:
                 next(read(file), None)
 
-    return tuple(
-        all_of(partial(begin, path) for path in paths if not isinstance(path, files.FileAt))
-    )
+    here = (path for path in paths if not isinstance(path, files.FileAt))
+    return tuple(all_of(partial(begin, path) for path in here))
 
 
 def has_columns(path: files.AnyFile) -> bool:
@@ -270,8 +269,7 @@ def _read_pairs(
     """Pairs without an empty side; one side is held out together with its pair."""
     with contextlib.ExitStack() as stack:
         both = [stack.enter_context(opened_stream(path)) for path in paths]
-        pairs = rows(both[0], columns) if columns else _align(both)
-        for pair in pairs:
+        for pair in rows(both[0], columns) if columns else _align(both):
             first, second = (" ".join(text.split()) for text in pair)
             if first and second:
                 text = f"{first}\n{second}"

@@ -250,7 +250,6 @@ def _parquet_table(file: OpenFile) -> Iterator[Any]:
 
     # The format is read from its end.
     stream = io.BytesIO(file.stream.read()) if file.path.suffix in PACKED else file.stream
-    with as_data_error(
-        f"{file.path}: not a whole Parquet file", "copy it again, or write it again"
-    ):
+    message = f"{file.path}: not a whole Parquet file"
+    with as_data_error(message, "copy it again, or write it again"):
         yield parquet.ParquetFile(stream)

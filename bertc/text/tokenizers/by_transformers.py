@@ -216,10 +216,8 @@ def _try(theirs: Any, written: str) -> None:
     for first, second in zip(texts, (*texts[2:], *TRIAL_TEXTS[2:4]), strict=True):
         for row in ((first,), (first, second)):
             text = shown(row[-1])
-            with (
-                warnings.catch_warnings(),
-                as_data_error(f"its tokenizer fails on the text {text}", ANOTHER),
-            ):
+            failing = as_data_error(f"its tokenizer fails on the text {text}", ANOTHER)
+            with warnings.catch_warnings(), failing:
                 warnings.simplefilter("ignore")
                 wanted, encoded = theirs(*row, return_token_type_ids=True), saved.encode(*row)
             for ids, numbers in (

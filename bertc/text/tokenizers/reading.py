@@ -70,8 +70,7 @@ def tokenizer_folder(run: Path) -> Path:
 def network_folder(folder: Path) -> Path:
     """The folder of a network's files: sentence-transformers before 2.0 had one inside its own."""
     inner = folder / FIRST_MODULE
-    nested = is_file(folder / "modules.json") and is_file(inner / "config.json")
-    return inner if nested else folder
+    return inner if is_file(folder / "modules.json") and is_file(inner / "config.json") else folder
 
 
 def read_tokenizer(path: Path, lower: bool = True) -> ReadTokenizer:

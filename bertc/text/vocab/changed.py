@@ -146,9 +146,8 @@ def _staying(old: Vocabulary, seen: NDArray[np.int64], ids: Mapping[str, int]) -
 
 def _find_merges(tokenizer: Tokenizer, ids: Mapping[str, int]) -> dict[int, list[int]]:
     """The tokens that byte-pair encoding makes each token of, in any of its merges."""
-    model = json.loads(tokenizer.to_str())["model"]
     parts = dict[int, list[int]]()
-    for first, second in model.get("merges") or ():
+    for first, second in json.loads(tokenizer.to_str())["model"].get("merges") or ():
         parts.setdefault(ids[first + second], []).extend((ids[first], ids[second]))
     return parts
 

@@ -103,8 +103,7 @@ def _wordpiece(node: WordPiece, texts: Sequence[str]) -> Tokenizer:
     learned = draft.get_vocab()
     order = sorted(learned, key=lambda token: learned[token])
     first = dict.fromkeys([*BERT_SPECIALS, *alphabet, *inner])
-    tokens = list(dict.fromkeys([*first, *order]))[: node.size]
-    return bert_tokenizer(tokens, lower=node.lower)
+    return bert_tokenizer(list(dict.fromkeys([*first, *order]))[: node.size], lower=node.lower)
 
 
 def bert_tokenizer(tokens: Sequence[str], lower: bool) -> Tokenizer:
@@ -150,8 +149,7 @@ def _byte_bpe(node: ByteBpe, texts: Sequence[str]) -> Tokenizer:
     draft.train_from_iterator((f" {text}" for text in texts), trainer)
     model = json.loads(draft.to_str())["model"]
     ids: dict[str, int] = model["vocab"] | {"<mask>": len(model["vocab"])}
-    merges = [(first, second) for first, second in model["merges"]]
-    tokenizer = Tokenizer(models.BPE(ids, merges))
+    tokenizer = Tokenizer(models.BPE(ids, [(first, second) for first, second in model["merges"]]))
     tokenizer.pre_tokenizer = split
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(list(ROBERTA_SPECIALS))

@@ -104,8 +104,7 @@ def vectors_of_text(
             for near, token in ((ids[distance:], ids[:-distance]), (ids, ids[distance:])):
                 columns = column[near[: len(token)]]
                 seen = (columns >= 0) & ~vocabulary.special[token]
-                keys = token[seen].astype(np.int64) * len(contexts) + columns[seen]
-                np.add.at(counts, keys, 1)
+                np.add.at(counts, token[seen].astype(np.int64) * len(contexts) + columns[seen], 1)
         progress.advance(1)
     progress.end()
     table = counts.reshape(vocabulary.size, len(contexts))

@@ -51,8 +51,7 @@ def token_sums(
         case Focus():
             assert vectors is not None, "vectors of tokens are made or read before"
             anchors = np.flatnonzero((equal >= 0) & vectors.any(1))
-            unknown = np.flatnonzero((equal < 0) & vectors.any(1))
-            sums |= _similar(vectors, unknown, anchors, equal)
+            sums |= _similar(vectors, np.flatnonzero((equal < 0) & vectors.any(1)), anchors, equal)
         case unreachable:
             assert_never(unreachable)
     terms = [(n, source, w) for n, sum_ in sums.items() for source, w in sum_.items()]
@@ -150,8 +149,7 @@ def unit_rows(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 def sparsemax(scores: NDArray[np.float32]) -> NDArray[np.float32]:
     """The nearest point of the simplex to each row (Martins and Astudillo 2016, algorithm 1)."""
     falling = -np.sort(-scores.astype(np.float64), axis=1)
-    count = np.arange(1, scores.shape[1] + 1)
     sums = np.cumsum(falling, axis=1) - 1
-    support = np.sum(falling * count > sums, axis=1)
+    support = np.sum(falling * np.arange(1, scores.shape[1] + 1) > sums, axis=1)
     threshold = sums[np.arange(len(scores)), support - 1] / support
     return np.asarray(np.maximum(scores - threshold[:, None], 0), np.float32)

@@ -74,8 +74,7 @@ class Vocabulary:
         that what the tokenizer came with, or else ``seq``, the longest row of training.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        written = self.tokenizer.to_str(pretty=True)
-        (folder / "tokenizer.json").write_text(written, encoding="utf-8")
+        (folder / "tokenizer.json").write_text(self.tokenizer.to_str(pretty=True), encoding="utf-8")
         names = {f"{role}_token": token for role, token in self.named.items()}
         config = {
             "tokenizer_class": "PreTrainedTokenizerFast",
@@ -135,8 +134,7 @@ class Vocabulary:
     @property
     def cls_last(self) -> bool:
         """True if [CLS] is the last token of a row, as in XLNet."""
-        ids = self.tokenizer.encode("a", "a").ids
-        return self.cls != self.sep and ids[-1:] == [self.cls]
+        return self.cls != self.sep and self.tokenizer.encode("a", "a").ids[-1:] == [self.cls]
 
     @property
     def named(self) -> dict[str, str]:
