@@ -11,8 +11,6 @@ from bertc.cost.figures import FP32, Execution
 from bertc.ir import operation as op
 from bertc.ir.blocks import SHORT_KEYS, block_size
 
-OF_LSTM = 4
-"""Gates of an LSTM, which oneDNN and cuDNN have whole."""
 FLASH_BLOCK, FLASH_WIDTH = 128, 32
 """Block size in tokens, and multiple of the head width, to which FlashAttention's backward rounds
 up (FlashAttention 2, flash_api.cpp)."""
@@ -66,8 +64,13 @@ def cost(operation: op.Operation, how: Execution) -> Cost:
             saved = elements * how.value_bytes * stored
             moved = 4 * elements * how.value_bytes
             return Cost(kept=saved, transient=saved, moved=moved, starts=2)
-        case op.Mixture():
-            return _mixture(operation, how)
+        case op.Mixture(rows=rows, width=width, outputs=outputs):
+            # Each term reads and writes the sum; an output's gradient is there until its backward.
+            saved, elements = rows * width * how.value_bytes, outputs * rows * width
+            return Cost(
+                kept=saved, transient=outputs * saved, moved=7 * outputs * saved, function="add",
+                elements=elements, starts=6 * outputs,
+            )  # fmt: skip
         case op.Recorded(operations, values, others):
             return _recorded([cost(o, how) for o in operations], values * how.value_bytes + others)
         case op.Lookup(rows, width, table_rows):
@@ -125,16 +128,6 @@ def _product(product: op.Product, how: Execution) -> Cost:
         moved=passes * factors * product.times * how.value_bytes,
         starts=10 + 2 * product.maps if product.maps else 4,
     )
-
-
-def _mixture(mixture: op.Mixture, how: Execution) -> Cost:
-    """Each term reads and writes the sum; the gradient of an output is there until its backward."""
-    elements = mixture.outputs * mixture.rows * mixture.width
-    return Cost(
-        kept=mixture.rows * mixture.width * how.value_bytes,
-        transient=elements * how.value_bytes, moved=7 * elements * how.value_bytes, function="add",
-        elements=elements, starts=6 * mixture.outputs,
-    )  # fmt: skip
 
 
 def _pointwise(function: op.Function, elements: int, saved: int, how: Execution) -> Cost:
@@ -217,7 +210,7 @@ def _recurrence(recurrence: op.Recurrence, how: Execution) -> Cost:
     states = rows * recurrence.steps
     flops = 2 * states * width * gates * width
     saved = states * width * (3 * gates + 1)
-    fused = gates == OF_LSTM
+    fused = gates == 4  # an LSTM, which oneDNN and cuDNN have whole
     if fused and how.device == "cpu" and how.precision == "bf16" and how.bf16 == "looped":
         saved = states * 3 * width  # as allocated, by torch's loop over the steps
     elif fused and how.device == "cpu":  # as allocated: oneDNN keeps sums in fp32 beside values

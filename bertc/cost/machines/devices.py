@@ -154,8 +154,6 @@ CPU_SHARE, CPU_WITHIN = 0.8, 2.0
 Relative to rates measured on an EPYC, times of 111 specs are 1.0 to 1.4 times as long in fp32, with
 AVX2 and with AVX-512, and 0.5 to 1.4 times in bf16; other processors took 1.0 to 1.2 times as long
 as by those rates."""
-CPU_START_SECONDS = 9e-6
-"""Seconds to start an operation of a step, with what Python does around it."""
 
 
 def this_cpu(processes: int = 1) -> Device:
@@ -179,7 +177,7 @@ def this_cpu(processes: int = 1) -> Device:
         fp32_flops=cores * core.fp32_flops,
         bandwidth_bytes=cores * core.bandwidth_bytes,
         product_share=CPU_SHARE,
-        launch_seconds=CPU_START_SECONDS,
+        launch_seconds=9e-6,  # to start an operation, with what Python does around it
         cores=cores,
         time_within=CPU_WITHIN,
         source=f"from {count} of {ghz:.1f} GHz, {flops} FLOPs a cycle: within a factor of "
