@@ -74,14 +74,12 @@ def run_flops(stages: Sequence[Stage], flops: Sequence[Flops]) -> Flops:
     forward = sum(map(mul, read, (cost.forward_per_example for cost in flops)))
     frozen = sum(map(mul, read, (cost.frozen_per_example for cost in flops)))
     return Flops(
-        convention=flops[0].convention,
-        forward_per_example=_mean(forward, sum(read)),
+        convention=flops[0].convention, forward_per_example=_mean(forward, sum(read)),
         frozen_per_example=_mean(frozen, sum(read)),
         train_per_example=_mean(total - updates, sum(read)),
-        update_per_step=_mean(updates, sum(steps)),
-        train_per_step=_mean(total, sum(steps)),
+        update_per_step=_mean(updates, sum(steps)), train_per_step=_mean(total, sum(steps)),
         train_total=total,
-    )
+    )  # fmt: skip
 
 
 def executed_flops(stage: Stage, examples: int) -> Executed:

@@ -36,19 +36,14 @@ def count(stage: Stage, terms: Iterable[Term] = ()) -> Parameters:
     frozen = (network for network in stage.networks() if not network.learned)
     stored = (pair for network in counted for pair in stored_weights(network))
     return Parameters(
-        encoder=encoder.total(),
-        generator=generator.total(),
-        embeddings=encoder["embeddings"],
+        encoder=encoder.total(), generator=generator.total(), embeddings=encoder["embeddings"],
         layers=encoder.total() - encoder["embeddings"] - encoder["pooler"],
-        pooler=encoder["pooler"],
-        heads=heads.total(),
-        total=counts.total(),
+        pooler=encoder["pooler"], heads=heads.total(), total=counts.total(),
         # Of frozen networks at work, with the heads that they are asked for.
         frozen=sum(weight.numel for network in frozen for weight in frozen_weights(network)),
-        applied=(applied + heads).total(),
-        by_part=dict(counts),
+        applied=(applied + heads).total(), by_part=dict(counts),
         untrained=sum(weight.numel * times for weight, times in stored if weight.frozen),
-    )
+    )  # fmt: skip
 
 
 @once

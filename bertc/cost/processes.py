@@ -45,11 +45,10 @@ def process_memory(
     share, sizes = _own(stage, layout), _split(stage, parameters, budget, layout)
     memory = stage_memory(share, parameters, sizes.wider(budget))
     return memory._replace(
-        weights_bytes=sizes.weights,
-        optimizer_bytes=sizes.state,
+        weights_bytes=sizes.weights, optimizer_bytes=sizes.state,
         methods_bytes=memory.methods_bytes // layout.shards,
         peak_bytes=memory.peak_bytes - sizes.spared,
-    )
+    )  # fmt: skip
 
 
 def process_fit(stage: Stage, parameters: Parameters, budget: DeviceBudget, layout: Layout) -> Fit:

@@ -103,12 +103,9 @@ def _in_blocks(loss: op.LossInBlocks, how: Execution) -> Cost:
     at_once = loss.at_once[how.device != "cpu"]
     block = min(loss.scores, max(1, at_once // loss.row) * loss.row) * FP32
     return Cost(
-        kept=loss.kept * how.value_bytes,
-        block=max(round(loss.held * block), block + loss.table * FP32),
-        table=loss.table * FP32,
-        moved=4 * loss.scores * FP32,
-        starts=20,
-    )
+        kept=loss.kept * how.value_bytes, table=loss.table * FP32, moved=4 * loss.scores * FP32,
+        block=max(round(loss.held * block), block + loss.table * FP32), starts=20,
+    )  # fmt: skip
 
 
 def _product(product: op.Product, how: Execution) -> Cost:
@@ -132,19 +129,20 @@ def _product(product: op.Product, how: Execution) -> Cost:
 
 def _pointwise(function: op.Function, elements: int, saved: int, how: Execution) -> Cost:
     """Elementwise: a sum has no gradients of its own, and a product of two tensors has two."""
-    gradients, value = {"add": 0, "multiply": 2}.get(function, 1), how.value_bytes
-    if function == "multiply" and how.device == "cpu" and not how.compiled:
-        return Cost(transient=gradients * elements * value, moved=2 * elements * value)
-    applied = elements * (2 if function == "multiply" else 1)
+    bytes_made, stored = elements * how.value_bytes, saved * how.value_bytes
+    if function != "multiply":
+        gradient = 0 if function == "add" else bytes_made
+        return Cost(
+            kept=stored, transient=gradient, moved=5 * bytes_made, function=function,
+            elements=elements, starts=2,
+        )  # fmt: skip
+    if how.device == "cpu" and not how.compiled:
+        return Cost(transient=2 * bytes_made, moved=2 * bytes_made)
+    # A product takes as long as a sum forward, and once more for each factor backward.
     return Cost(
-        kept=saved * value,
-        transient=gradients * elements * value,
-        moved=(8 if function == "multiply" else 5) * elements * value,
-        # A product takes as long as a sum forward, and once more for each factor backward.
-        function="add" if function == "multiply" else function,
-        elements=applied,
-        starts=3 if function == "multiply" else 2,
-    )
+        kept=stored, transient=2 * bytes_made, moved=8 * bytes_made, function="add",
+        elements=2 * elements, starts=3,
+    )  # fmt: skip
 
 
 def _norm(norm: op.Norm, how: Execution) -> Cost:
@@ -156,11 +154,9 @@ def _norm(norm: op.Norm, how: Execution) -> Cost:
     passes = 5 + (3 if fused else 4 + 2 * norm.dropout) * norm.residual
     return Cost(
         kept=saved + masks + 2 * norm.rows * FP32,  # a mean and a deviation per row
-        moved=passes * elements * how.value_bytes + 2 * masks,
-        function="norm of sum" if norm.residual else "norm",
-        elements=elements,
-        starts=16 if norm.residual else 12,
-    )
+        moved=passes * elements * how.value_bytes + 2 * masks, elements=elements,
+        function="norm of sum" if norm.residual else "norm", starts=16 if norm.residual else 12,
+    )  # fmt: skip
 
 
 def _attention(attention: op.Attention, how: Execution) -> Cost:
