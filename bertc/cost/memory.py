@@ -199,11 +199,10 @@ to 0.3 of what a step needs (docs/measured.md)."""
 
 def stage_memory(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> Memory:
     """Memory of one stage; ``parameters`` counts the whole run's weights."""
-    undivided = whole_step(stage, parameters, budget)
-    fit = fit_of(undivided)
+    step = whole_step(stage, parameters, budget)
+    fit = fit_of(step)
     microbatch = stage.microbatch or largest_divisor(stage.batch, fit.examples)
-    accumulating = undivided.accumulating or microbatch < stage.batch
-    step = undivided
+    accumulating = step.accumulating or microbatch < stage.batch
     if (accumulating, fit.recompute) != (step.accumulating, step.recompute):
         step = replace(step, accumulating=accumulating, recompute=fit.recompute)
     *smaller, most = split_rows(stage)

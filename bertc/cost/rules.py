@@ -116,15 +116,14 @@ def _product(product: op.Product, how: Execution) -> Cost:
     factors = rows * inner + inner * columns + rows * columns
     passes = 3 - product.constant - product.frozen
     return Cost(
-        flops=flops,
-        train_flops=flops * passes,
+        flops=flops, train_flops=flops * passes,
         kept=rows * inner * product.times * how.value_bytes * product.keeps_rows,
         # The gradient of its input takes the place of the input, unless that was not saved.
         transient=rows * inner * how.value_bytes * (product.frozen and not product.keeps_rows),
         copies=inner * columns * FP32 * joined,
         moved=passes * factors * product.times * how.value_bytes,
         starts=10 + 2 * product.maps if product.maps else 4,
-    )
+    )  # fmt: skip
 
 
 def _pointwise(function: op.Function, elements: int, saved: int, how: Execution) -> Cost:
@@ -219,12 +218,11 @@ def _recurrence(recurrence: op.Recurrence, how: Execution) -> Cost:
         flops=flops,
         # the state before the first step is zero, and has no gradient
         train_flops=3 * flops - 2 * rows * width * gates * width,
-        kept=saved * how.value_bytes,
+        kept=saved * how.value_bytes, moved=3 * moved * how.value_bytes,
         # gradients of its inputs and states
         transient=states * (width + recurrence.inner) * how.value_bytes,
-        moved=3 * moved * how.value_bytes,
         starts=20 if fused else 12 * recurrence.steps,
-    )
+    )  # fmt: skip
 
 
 def is_fused(attention: op.Attention, how: Execution) -> bool:

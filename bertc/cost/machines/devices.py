@@ -123,9 +123,7 @@ def _with_figures(title: str, known: Device | None, figures: Sequence[str]) -> D
             value = math.nan
         if not 0 < value < MOST:
             raise UsageError(f"{figure!r} is no figure of a device", help=HOW_TO_GIVE)
-        numbers[field] = value * unit
-    if "memory_bytes" in numbers:
-        numbers["memory_bytes"] = int(numbers["memory_bytes"])
+        numbers[field] = int(value * unit) if field == "memory_bytes" else value * unit
     if known:
         return replace(known, **numbers)
     needed = {"memory_bytes": "memory", "bandwidth_bytes": "bandwidth"}
