@@ -14,10 +14,8 @@ def available_cores() -> int:
 
     A part of a core counts as one: two threads on a quota of 1.5 do 1.5 times the work of one.
     """
-    if hasattr(os, "sched_getaffinity"):
-        cores = len(os.sched_getaffinity(0))
-    else:
-        cores = os.cpu_count() or 1
+    by_affinity = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if by_affinity else os.cpu_count() or 1
     return max(1, min([cores, *(math.ceil(quota) for quota in _quotas())]))
 
 

@@ -14,9 +14,6 @@ from bertc.ir.program.passing import adapts
 from bertc.ir.terms.heads import over_tokens
 from bertc.ir.terms.node import asks_head
 
-PROJECTED = 3
-"""Queries, keys and values of a layer, which one product makes."""
-
 
 class BlockBytes(NamedTuple):
     """Bytes of a block: gradients and bf16 copies; saved and transient bytes per example."""
@@ -160,10 +157,8 @@ class NetworkPass:
             single, together = cost(head, how), cost(all_at_once, how)
             saved += single.kept
             squares += together.kept - examples * single.kept  # of a batch compared with itself
-            if together.block:
-                losses.append(
-                    LossBytes(saved, single.kept, together.block + squares, together.table)
-                )
+            if block := together.block:
+                losses.append(LossBytes(saved, single.kept, block + squares, together.table))
         return tuple(losses)
 
     @property
@@ -180,7 +175,7 @@ class NetworkPass:
         stage, how, outputs = self.stage, self.how, self.network.wanted
         layers = [layer for layer in outputs.projections if not self._saves_projected(layer)]
         attended = (self.network.body.attention_of(layer) for layer in layers)
-        states = sum(PROJECTED * stage.seq * a.widths.inner for a in attended if a)
+        states = sum(3 * stage.seq * a.widths.inner for a in attended if a)  # as one product makes
         if self.network.learned:
             return MemoryPoint(0, stage.rows_an_example * states * how.value_bytes)
         last, decoded = self.network.outputs(stage.seq)

@@ -117,16 +117,12 @@ def estimate(
         cut = estimate(smaller, target, convention, devices, lengths)
         left = figures.Left(cut.parameters.total, cut.stages[-1].flops.forward_per_example)
     return Estimate(
-        name=resolved.name,
-        fingerprint=resolved.fingerprint(),
-        parameters=counts[-1],
+        name=resolved.name, fingerprint=resolved.fingerprint(), parameters=counts[-1],
         flops=run_flops(resolved.stages, [stage.flops for stage in stages]),
         memory=max((stage.memory for stage in stages), key=lambda memory: memory.peak_bytes),
         time=spent.run_time(resolved.stages, [stage.time for stage in stages], target),
-        stages=stages,
-        spread=_mean(resolved, stages),
-        left=left,
-    )
+        stages=stages, spread=_mean(resolved, stages), left=left,
+    )  # fmt: skip
 
 
 def _mean(resolved: Resolved, stages: Sequence[figures.StageEstimate]) -> figures.Spread | None:

@@ -74,14 +74,12 @@ def run_flops(stages: Sequence[Stage], flops: Sequence[Flops]) -> Flops:
     forward = sum(map(mul, read, (cost.forward_per_example for cost in flops)))
     frozen = sum(map(mul, read, (cost.frozen_per_example for cost in flops)))
     return Flops(
-        convention=flops[0].convention,
-        forward_per_example=_mean(forward, sum(read)),
+        convention=flops[0].convention, forward_per_example=_mean(forward, sum(read)),
         frozen_per_example=_mean(frozen, sum(read)),
         train_per_example=_mean(total - updates, sum(read)),
-        update_per_step=_mean(updates, sum(steps)),
-        train_per_step=_mean(total, sum(steps)),
+        update_per_step=_mean(updates, sum(steps)), train_per_step=_mean(total, sum(steps)),
         train_total=total,
-    )
+    )  # fmt: skip
 
 
 def executed_flops(stage: Stage, examples: int) -> Executed:
@@ -151,8 +149,6 @@ def _row_tokens(stage: Stage, tokens: Mapping[int, int]) -> int:
 
 DROPOUT, LAYER_NORM, ACTIVATION, SOFTMAX = 4, 5, 8, 5
 """FLOPs per element, as ELECTRA's counter has them."""
-PREDICTED, OF_POSITIONS = 80, 512
-SEGMENTS = 2
 
 
 def network_flops(network: Network, seq: int) -> int:
@@ -167,7 +163,7 @@ def network_flops(network: Network, seq: int) -> int:
         inner = 2 * body.hidden + 1 + ACTIVATION + LAYER_NORM
         score = 2 * body.embedding + SOFTMAX + 2
         head = inner * body.embedding + score * body.vocab_size
-        forward += seq * PREDICTED * head // OF_POSITIONS
+        forward += seq * 80 * head // 512
     if any(t.fills == "replaced" for t in objectives):
         forward += binary_head_flops(body, seq)
     return forward
@@ -179,7 +175,7 @@ def body_flops(body: Body, seq: int) -> int:
         passed = body.operations(op.Call(rows=1, tokens=seq, queries=seq))
         return sum(cost(operation, ANY).flops for operation in passed.operations())
     hidden, embedding = body.hidden, body.embedding
-    lookup = 2 * embedding * body.vocab_size + 2 * embedding * (seq + SEGMENTS)
+    lookup = 2 * embedding * body.vocab_size + 2 * embedding * (seq + 2)  # of two token types
     after = 2 * embedding + (LAYER_NORM + DROPOUT) * embedding
     project = 2 * hidden * embedding + hidden if embedding != hidden else 0
     layers = sum(_layer(body, widths, seq) for widths in body.layers)

@@ -28,8 +28,6 @@ LONG = 8
 """Bytes of an id or position."""
 BY_TOKEN, BY_PREDICTION = 3, 4
 """Numbers of a token: id, segment, masked id; of a predicted one: place, original, weight, row."""
-FETCHED_BYTES = 5
-"""Bytes per token id and segment id, as fetched."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +178,7 @@ def _batch_bytes(stage: Stage, device: DeviceKind) -> int:
     """Bytes of all batches corrupted in one call, and on a CPU of the rows read for the next."""
     at_once, ahead = 1, 2 * LONG
     if not isinstance(stage, TaskStage):
-        ahead = FETCHED_BYTES
+        ahead = 5  # of a token id and its segment id, as fetched
         if not adaptive_unit(stage):
             at_once = min(stage.steps, batches_at_once(stage.tokens_per_step, device))
     row = LONG * ((BY_TOKEN + stage.pack) * stage.seq + BY_PREDICTION * stage.predictions())
@@ -201,11 +199,10 @@ to 0.3 of what a step needs (docs/measured.md)."""
 
 def stage_memory(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> Memory:
     """Memory of one stage; ``parameters`` counts the whole run's weights."""
-    undivided = whole_step(stage, parameters, budget)
-    fit = fit_of(undivided)
+    step = whole_step(stage, parameters, budget)
+    fit = fit_of(step)
     microbatch = stage.microbatch or largest_divisor(stage.batch, fit.examples)
-    accumulating = undivided.accumulating or microbatch < stage.batch
-    step = undivided
+    accumulating = step.accumulating or microbatch < stage.batch
     if (accumulating, fit.recompute) != (step.accumulating, step.recompute):
         step = replace(step, accumulating=accumulating, recompute=fit.recompute)
     *smaller, most = split_rows(stage)

@@ -29,39 +29,21 @@ def count(stage: Stage, terms: Iterable[Term] = ()) -> Parameters:
     for network in counted:
         stored_once, again = _body(network)
         # Count a tied tensor here if the network that owns it is not counted.
-        stored_once = stored_once + _tally(
-            w for w in _tied(network) if network.owner(w.name) not in names
-        )
+        tied = _tally(w for w in _tied(network) if network.owner(w.name) not in names)
         applied += again
-        if network.role == "trained":
-            encoder += stored_once
-        else:
-            generator += stored_once
+        (encoder if network.role == "trained" else generator).update(stored_once + tied)
     counts = encoder + generator + heads
+    frozen = (network for network in stage.networks() if not network.learned)
+    stored = (pair for network in counted for pair in stored_weights(network))
     return Parameters(
-        encoder=encoder.total(),
-        generator=generator.total(),
-        embeddings=encoder["embeddings"],
+        encoder=encoder.total(), generator=generator.total(), embeddings=encoder["embeddings"],
         layers=encoder.total() - encoder["embeddings"] - encoder["pooler"],
-        pooler=encoder["pooler"],
-        heads=heads.total(),
-        total=counts.total(),
+        pooler=encoder["pooler"], heads=heads.total(), total=counts.total(),
         # Of frozen networks at work, with the heads that they are asked for.
-        frozen=sum(
-            weight.numel
-            for network in stage.networks()
-            if not network.learned
-            for weight in frozen_weights(network)
-        ),
-        applied=(applied + heads).total(),
-        by_part=dict(counts),
-        untrained=sum(
-            weight.numel * times
-            for network in counted
-            for weight, times in stored_weights(network)
-            if weight.frozen
-        ),
-    )
+        frozen=sum(weight.numel for network in frozen for weight in frozen_weights(network)),
+        applied=(applied + heads).total(), by_part=dict(counts),
+        untrained=sum(weight.numel * times for weight, times in stored if weight.frozen),
+    )  # fmt: skip
 
 
 @once

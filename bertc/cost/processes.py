@@ -14,7 +14,7 @@ from bertc.cost.machines.device import Device
 from bertc.cost.memory import USABLE, fit_of, stage_memory, whole_step
 from bertc.cost.parameters import count, state_bytes
 from bertc.cost.planning.plan import Fit
-from bertc.cost.planning.world import ALONE, Layout, World, lay_out
+from bertc.cost.planning.world import ALONE, SHARD_ABOVE, Layout, World, refuse_too_many
 from bertc.cost.spent import ByPart
 from bertc.ir.network.body_node import count_unshared
 from bertc.ir.program import Resolved, Stage
@@ -24,10 +24,18 @@ def layout_on(resolved: Resolved, memory_bytes: int, world: World) -> Layout:
     """Distribute weights, gradients and optimiser state over devices of ``memory_bytes``."""
     if world.size == 1:
         return ALONE
+    refuse_too_many(resolved, world)
+    if (strategy := resolved.run.strategy) != "auto":
+        return Layout(world, strategy, f"{strategy} on {world.size} processes, as set")
     # Networks grow.
     counts = ((stage, count(stage, resolved.terms())) for stage in resolved.stages)
     most = max(FP32 * (n.total + n.trained) + state_bytes(s, n.total) for s, n in counts)
-    return lay_out(resolved, world, most, memory_bytes)
+    strategy, more = "ddp", ""
+    if (fraction := most / memory_bytes) > SHARD_ABOVE:
+        strategy = "hsdp" if 1 < world.per_host < world.size else "fsdp"
+        more = f", more than {SHARD_ABOVE:.0%}"
+    state = f"weights, gradients and moments take {fraction:.0%} of a device{more}"
+    return Layout(world, strategy, f"{strategy} on {world.size} processes: {state}")
 
 
 def process_memory(
@@ -37,11 +45,10 @@ def process_memory(
     share, sizes = _own(stage, layout), _split(stage, parameters, budget, layout)
     memory = stage_memory(share, parameters, sizes.wider(budget))
     return memory._replace(
-        weights_bytes=sizes.weights,
-        optimizer_bytes=sizes.state,
+        weights_bytes=sizes.weights, optimizer_bytes=sizes.state,
         methods_bytes=memory.methods_bytes // layout.shards,
         peak_bytes=memory.peak_bytes - sizes.spared,
-    )
+    )  # fmt: skip
 
 
 def process_fit(stage: Stage, parameters: Parameters, budget: DeviceBudget, layout: Layout) -> Fit:

@@ -11,8 +11,6 @@ from bertc.cost.figures import FP32, Execution
 from bertc.ir import operation as op
 from bertc.ir.blocks import SHORT_KEYS, block_size
 
-OF_LSTM = 4
-"""Gates of an LSTM, which oneDNN and cuDNN have whole."""
 FLASH_BLOCK, FLASH_WIDTH = 128, 32
 """Block size in tokens, and multiple of the head width, to which FlashAttention's backward rounds
 up (FlashAttention 2, flash_api.cpp)."""
@@ -66,8 +64,13 @@ def cost(operation: op.Operation, how: Execution) -> Cost:
             saved = elements * how.value_bytes * stored
             moved = 4 * elements * how.value_bytes
             return Cost(kept=saved, transient=saved, moved=moved, starts=2)
-        case op.Mixture():
-            return _mixture(operation, how)
+        case op.Mixture(rows=rows, width=width, outputs=outputs):
+            # Each term reads and writes the sum; an output's gradient is there until its backward.
+            saved, elements = rows * width * how.value_bytes, outputs * rows * width
+            return Cost(
+                kept=saved, transient=outputs * saved, moved=7 * outputs * saved, function="add",
+                elements=elements, starts=6 * outputs,
+            )  # fmt: skip
         case op.Recorded(operations, values, others):
             return _recorded([cost(o, how) for o in operations], values * how.value_bytes + others)
         case op.Lookup(rows, width, table_rows):
@@ -100,12 +103,9 @@ def _in_blocks(loss: op.LossInBlocks, how: Execution) -> Cost:
     at_once = loss.at_once[how.device != "cpu"]
     block = min(loss.scores, max(1, at_once // loss.row) * loss.row) * FP32
     return Cost(
-        kept=loss.kept * how.value_bytes,
-        block=max(round(loss.held * block), block + loss.table * FP32),
-        table=loss.table * FP32,
-        moved=4 * loss.scores * FP32,
-        starts=20,
-    )
+        kept=loss.kept * how.value_bytes, table=loss.table * FP32, moved=4 * loss.scores * FP32,
+        block=max(round(loss.held * block), block + loss.table * FP32), starts=20,
+    )  # fmt: skip
 
 
 def _product(product: op.Product, how: Execution) -> Cost:
@@ -116,42 +116,32 @@ def _product(product: op.Product, how: Execution) -> Cost:
     factors = rows * inner + inner * columns + rows * columns
     passes = 3 - product.constant - product.frozen
     return Cost(
-        flops=flops,
-        train_flops=flops * passes,
+        flops=flops, train_flops=flops * passes,
         kept=rows * inner * product.times * how.value_bytes * product.keeps_rows,
         # The gradient of its input takes the place of the input, unless that was not saved.
         transient=rows * inner * how.value_bytes * (product.frozen and not product.keeps_rows),
         copies=inner * columns * FP32 * joined,
         moved=passes * factors * product.times * how.value_bytes,
         starts=10 + 2 * product.maps if product.maps else 4,
-    )
-
-
-def _mixture(mixture: op.Mixture, how: Execution) -> Cost:
-    """Each term reads and writes the sum; the gradient of an output is there until its backward."""
-    elements = mixture.outputs * mixture.rows * mixture.width
-    return Cost(
-        kept=mixture.rows * mixture.width * how.value_bytes,
-        transient=elements * how.value_bytes, moved=7 * elements * how.value_bytes, function="add",
-        elements=elements, starts=6 * mixture.outputs,
     )  # fmt: skip
 
 
 def _pointwise(function: op.Function, elements: int, saved: int, how: Execution) -> Cost:
     """Elementwise: a sum has no gradients of its own, and a product of two tensors has two."""
-    gradients, value = {"add": 0, "multiply": 2}.get(function, 1), how.value_bytes
-    if function == "multiply" and how.device == "cpu" and not how.compiled:
-        return Cost(transient=gradients * elements * value, moved=2 * elements * value)
-    applied = elements * (2 if function == "multiply" else 1)
+    bytes_made, stored = elements * how.value_bytes, saved * how.value_bytes
+    if function != "multiply":
+        gradient = 0 if function == "add" else bytes_made
+        return Cost(
+            kept=stored, transient=gradient, moved=5 * bytes_made, function=function,
+            elements=elements, starts=2,
+        )  # fmt: skip
+    if how.device == "cpu" and not how.compiled:
+        return Cost(transient=2 * bytes_made, moved=2 * bytes_made)
+    # A product takes as long as a sum forward, and once more for each factor backward.
     return Cost(
-        kept=saved * value,
-        transient=gradients * elements * value,
-        moved=(8 if function == "multiply" else 5) * elements * value,
-        # A product takes as long as a sum forward, and once more for each factor backward.
-        function="add" if function == "multiply" else function,
-        elements=applied,
-        starts=3 if function == "multiply" else 2,
-    )
+        kept=stored, transient=2 * bytes_made, moved=8 * bytes_made, function="add",
+        elements=2 * elements, starts=3,
+    )  # fmt: skip
 
 
 def _norm(norm: op.Norm, how: Execution) -> Cost:
@@ -163,11 +153,9 @@ def _norm(norm: op.Norm, how: Execution) -> Cost:
     passes = 5 + (3 if fused else 4 + 2 * norm.dropout) * norm.residual
     return Cost(
         kept=saved + masks + 2 * norm.rows * FP32,  # a mean and a deviation per row
-        moved=passes * elements * how.value_bytes + 2 * masks,
-        function="norm of sum" if norm.residual else "norm",
-        elements=elements,
-        starts=16 if norm.residual else 12,
-    )
+        moved=passes * elements * how.value_bytes + 2 * masks, elements=elements,
+        function="norm of sum" if norm.residual else "norm", starts=16 if norm.residual else 12,
+    )  # fmt: skip
 
 
 def _attention(attention: op.Attention, how: Execution) -> Cost:
@@ -217,7 +205,7 @@ def _recurrence(recurrence: op.Recurrence, how: Execution) -> Cost:
     states = rows * recurrence.steps
     flops = 2 * states * width * gates * width
     saved = states * width * (3 * gates + 1)
-    fused = gates == OF_LSTM
+    fused = gates == 4  # an LSTM, which oneDNN and cuDNN have whole
     if fused and how.device == "cpu" and how.precision == "bf16" and how.bf16 == "looped":
         saved = states * 3 * width  # as allocated, by torch's loop over the steps
     elif fused and how.device == "cpu":  # as allocated: oneDNN keeps sums in fp32 beside values
@@ -230,12 +218,11 @@ def _recurrence(recurrence: op.Recurrence, how: Execution) -> Cost:
         flops=flops,
         # the state before the first step is zero, and has no gradient
         train_flops=3 * flops - 2 * rows * width * gates * width,
-        kept=saved * how.value_bytes,
+        kept=saved * how.value_bytes, moved=3 * moved * how.value_bytes,
         # gradients of its inputs and states
         transient=states * (width + recurrence.inner) * how.value_bytes,
-        moved=3 * moved * how.value_bytes,
         starts=20 if fused else 12 * recurrence.steps,
-    )
+    )  # fmt: skip
 
 
 def is_fused(attention: op.Attention, how: Execution) -> bool:

@@ -22,12 +22,6 @@ FORWARD_ALONE = 0.4
 STARTS_OF_A_LOSS, STARTS_OF_A_STEP = 43, 120
 """Kernels of a network's loss (gathering states, counting hits), and of a step (masking, checks,
 update)."""
-NORM_BYTES = FP32
-"""Bytes read per weight for the gradient norm."""
-CLIP_BYTES = 3 * FP32
-"""Bytes moved per weight to clip each tensor apart: its norm, and its gradient times a number."""
-OUTSIDE_LAYERS = ("embeddings", "head")
-"""Parts outside the layers, which are never recomputed."""
 
 
 class Spent(NamedTuple):
@@ -73,7 +67,7 @@ def microbatch_spent(
         once: dict[int, list[tuple[Spent, Spent]]] = {}  # of layers alike
         for name, weights, operations in _parts(stage, network, passed, rows):
             part = name if network.learned else "teacher"
-            times = reads_twice + (recompute and part not in OUTSIDE_LAYERS)
+            times = reads_twice + (recompute and part not in ("embeddings", "head"))
             if id(operations) not in once:
                 timed = ((o, _spent(o, how, device)) for o in operations)
                 once[id(operations)] = [(s, _forward_alone(o, s, how)) for o, s in timed]
@@ -94,8 +88,9 @@ def step_spent(stage: Stage, weights: int, device: Device) -> ByPart:
     # An update reads and writes several arrays at once, which is quicker than a copy.
     rates = device.rates
     update = 1 / rates.optimizers[kind] if rates else MOVED_BYTES[kind] / device.bandwidth
-    extra = NORM_BYTES + FP32 * sum(m.holds.moved for m in stage.methods if m.holds)
-    extra += CLIP_BYTES * (stage.optimizer.clip_per == "tensor")
+    # Bytes for the norm of the gradient; to clip by tensor, for its norm and a product by a number.
+    extra = FP32 + FP32 * sum(m.holds.moved for m in stage.methods if m.holds)
+    extra += 3 * FP32 * (stage.optimizer.clip_per == "tensor")
     update = weights * (update + extra / device.bandwidth)
     spent = Spent(memory=update, starts=STARTS_OF_A_STEP * device.seconds_a_start)
     is_bf16 = device.kind != "cpu" or device.bf16_flops

@@ -111,19 +111,11 @@ def comparison(estimates: Sequence[Estimate]) -> Table:
 
 def _by_part(name: str, stage: figures.StageEstimate) -> Table:
     total = sum(cost.seconds for cost in stage.where)
-    rows = [
-        (
-            TITLES.get(cost.part, cost.part),
-            duration_text(cost.seconds),
-            _share(cost.seconds, total),
-            _share(cost.arithmetic_seconds, cost.seconds),
-            _share(cost.memory_seconds, cost.seconds),
-            _share(cost.start_seconds, cost.seconds),
-            bytes_text(cost.state_bytes),
-            bytes_text(cost.activations_bytes),
-        )
-        for cost in stage.where
-    ]
+    rows = list[Sequence[str]]()
+    for part, seconds, *by_bound, state, activations in stage.where:
+        shares = (_share(bound, seconds) for bound in by_bound)
+        named = TITLES.get(part, part), duration_text(seconds), _share(seconds, total)
+        rows.append((*named, *shares, bytes_text(state), bytes_text(activations)))
     head = ("", "a step", "of it", "arithmetic", "memory", "start-up", "state", "activations")
     step = ("whole step", stage.time.step_text, *[""] * 6)
     return Table(head, [*rows, step], f"{name}, stage {stage.name}")

@@ -22,8 +22,6 @@ SHORTEST_FORECAST_SECONDS = 60.0
 """Seconds up to which a run is so short that no forecast of its end is shown."""
 SILENT_SECONDS = 5.0
 """Seconds before the first plain line about an evaluation; most are over by then."""
-LONG_SECONDS = 172_800.0
-"""Seconds from which a time is shown in days."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +207,7 @@ def _figures(standing: Standing) -> str:
 
 def clock_text(seconds: float) -> str:
     """Format seconds as "41 s", "5:03" or "2:05:03", from two days on as "3.25 days"."""
-    if seconds >= LONG_SECONDS:
+    if seconds >= 172_800:
         return duration_text(seconds)
     rounded = round(seconds)
     if rounded < 60:

@@ -40,8 +40,7 @@ def keep_freed_memory() -> Iterator[None]:
     A step on a CPU frees and takes hundreds of megabytes. Mapping them anew costs BERT-base 97,000
     page faults a step, 5 to 9% of its time.
     """
-    libc = _glibc()
-    if libc is None:
+    if (libc := _glibc()) is None:
         yield
         return
     libc.mallopt(_MMAP_MAX, 0)

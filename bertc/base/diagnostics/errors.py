@@ -5,8 +5,6 @@ from contextlib import contextmanager
 from typing import ClassVar
 
 MOST_LINES = 20
-MOST_LAST = 2
-"""Names after the limit of a list that are shown all the same."""
 
 
 class BertcError(Exception):
@@ -138,7 +136,7 @@ def listed(names: Iterable[str], limit: int = 100) -> str:
     all_names = list(dict.fromkeys(names))
     for index, name in enumerate(all_names):
         rest = all_names[index:]
-        short = len(rest) <= MOST_LAST and len(", ".join(rest)) <= limit
+        short = len(rest) <= 2 and len(", ".join(rest)) <= limit  # shown after the limit too
         if first and not short and len(", ".join([*first, name])) > limit:
             return ", ".join(first) + f" and {len(rest)} more"
         first.append(name)

@@ -19,8 +19,6 @@ TOO_LITTLE_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 TOO_LITTLE_ELSE = (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
 """Shortages of the machine, not of the place that is written: another place does not help."""
 ANOTHER_OUT = "choose another --out; what was saved before is intact"
-SAVED_BEFORE = ", and --resume goes on from there"
-NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
 """The error number in the text of errors that Rust libraries (safetensors, tokenizers) raise."""
 
@@ -132,7 +130,7 @@ def _cannot_write(path: Path, number: int, needed: int, elsewhere: str) -> Canno
     free = free_bytes(path)
     space = f"{needed:,} bytes needed, {free:,} free" if needed else f"{free:,} bytes free"
     reason = "the disk is full" if number == errno.ENOSPC else os.strerror(number).lower()
-    resume_hint = SAVED_BEFORE if elsewhere == ANOTHER_OUT else ""
+    resume_hint = ", and --resume goes on from there" if elsewhere == ANOTHER_OUT else ""
     message = f"cannot write {path}: {reason} ({space})"
     return CannotWriteError(message, f"make room, or {elsewhere}{resume_hint}")
 
@@ -146,5 +144,5 @@ def lock(descriptor: int, how: int = fcntl.LOCK_EX) -> None:
     try:
         fcntl.flock(descriptor, how)
     except OSError as error:
-        if error.errno not in NO_LOCKS:
+        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
             raise

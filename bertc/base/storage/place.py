@@ -232,8 +232,7 @@ class FolderAt:
         """The help for an error that another try does not end; empty if one may."""
         name = type(error).__name__
         if isinstance(error, FileNotFoundError):
-            first = "make the bucket first"
-            return first if access == "write" else "check the name of the bucket"
+            return "make the bucket first" if access == "write" else "check the name of the bucket"
         if isinstance(error, NotImplementedError):
             return "an address that can be written"
         if isinstance(error, PermissionError) or "Credential" in name:

@@ -68,11 +68,9 @@ def _of_teacher(program: Program, init: Given) -> tuple[Given, dict[str, Any]]:
     first = program.stages[0].settings if program.stages else {}
     teachers = first.get("teacher") or program.settings.get("teacher")
     teacher = teachers.value[0] if teachers else NOBODY[0]
-    if isinstance(teacher.source, FromFolder) and (
-        settings := network_of(Path(teacher.source.path))
-    ):
-        path = teacher.source.path
-        return replace(init, value=init.value.model_copy(update={"path": path})), settings
+    match teacher.source:
+        case FromFolder(path=path) if settings := network_of(Path(path)):
+            return replace(init, value=init.value.model_copy(update={"path": path})), settings
     shape = _with_shape(teacher).shape
     return init, shape.body.settings() if shape else {}
 

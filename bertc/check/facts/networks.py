@@ -87,8 +87,7 @@ def _system(resolved: Resolved) -> System:
         return recipe
     objectives = (objective for stage, objective in terms if stage.learner(objective).name == MAIN)
     attention: System | None = encoder.attention.system if isinstance(encoder, Encoder) else None
-    known = attention or next((term.system for term in objectives if term.system), None)
-    if known:
+    if known := attention or next((term.system for term in objectives if term.system), None):
         return known
     if isinstance(encoder, Encoder):
         return _most_like(encoder, resolved.vocabulary.kind)
@@ -121,8 +120,7 @@ def compare_init(resolved: Resolved) -> None:
     init = resolved.run.init
     if not isinstance(init, FromOther) or init.path == TEACHER:
         return
-    old = program_of(Path(init.path))
-    if old is None:
+    if (old := program_of(Path(init.path))) is None:
         return
     if isinstance(init, FromRun) and is_folder(Path(init.path) / "checkpoints"):
         checkpoint_of(Path(init.path), init.step)

@@ -70,7 +70,6 @@ def _hertz() -> float:
     return ASSUMED_CLOCK
 
 
-MAX_FILE_BYTES = 2**20
 LIMITS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
 """Environment variables that restrict torch's libraries to older instructions."""
 
@@ -110,6 +109,6 @@ def calibration_here() -> Calibration | None:
     if not is_file(path):
         return None
     try:
-        return Calibration.model_validate(read_json(path, MAX_FILE_BYTES))
+        return Calibration.model_validate(read_json(path, 2**20))
     except (BertcError, ValidationError):
         return None

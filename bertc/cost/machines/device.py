@@ -68,8 +68,6 @@ def rate_at(points: Points, *sizes: int) -> float:
     return math.exp(total / weight)
 
 
-BANDWIDTH_SHARE = 0.8
-"""Assumed share of nominal memory bandwidth that copying kernels reach."""
 LOADED_TOKENS = 20e6
 """Tokens per second that one core fetches and masks (docs/measured.md)."""
 LOOPS_SLOWER = 12
@@ -124,7 +122,7 @@ class Device:
         """Usable bytes per second of memory traffic."""
         if self.rates:
             return self.rates.bandwidth_bytes
-        return BANDWIDTH_SHARE * self.bandwidth_bytes
+        return 0.8 * self.bandwidth_bytes  # the share that copying kernels are assumed to reach
 
     @property
     def seconds_a_start(self) -> float:

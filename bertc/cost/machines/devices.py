@@ -74,14 +74,10 @@ def accelerator_called(title: str) -> Device | None:
 
 NAMES = (*ACCELERATORS, "cpu")
 UNITS = {
-    "bf16": ("bf16_flops", TERA),
-    "fp32": ("fp32_flops", TERA),
-    "memory": ("memory_bytes", GIB),
-    "bandwidth": ("bandwidth_bytes", GIGA),
-    "link": ("link_bytes", GIGA),
-    "network": ("network_bytes", GIGA),
-    "share": ("product_share", 1),
-}
+    "bf16": ("bf16_flops", TERA), "fp32": ("fp32_flops", TERA), "memory": ("memory_bytes", GIB),
+    "bandwidth": ("bandwidth_bytes", GIGA), "link": ("link_bytes", GIGA),
+    "network": ("network_bytes", GIGA), "share": ("product_share", 1),
+}  # fmt: skip
 """Figures that a user may give, and their units: TFLOP/s, GiB, GB/s, and the share of products."""
 MOST = 1e6
 """Upper limit for a given figure, in its unit."""
@@ -127,9 +123,7 @@ def _with_figures(title: str, known: Device | None, figures: Sequence[str]) -> D
             value = math.nan
         if not 0 < value < MOST:
             raise UsageError(f"{figure!r} is no figure of a device", help=HOW_TO_GIVE)
-        numbers[field] = value * unit
-    if "memory_bytes" in numbers:
-        numbers["memory_bytes"] = int(numbers["memory_bytes"])
+        numbers[field] = int(value * unit) if field == "memory_bytes" else value * unit
     if known:
         return replace(known, **numbers)
     needed = {"memory_bytes": "memory", "bandwidth_bytes": "bandwidth"}
@@ -154,8 +148,6 @@ CPU_SHARE, CPU_WITHIN = 0.8, 2.0
 Relative to rates measured on an EPYC, times of 111 specs are 1.0 to 1.4 times as long in fp32, with
 AVX2 and with AVX-512, and 0.5 to 1.4 times in bf16; other processors took 1.0 to 1.2 times as long
 as by those rates."""
-CPU_START_SECONDS = 9e-6
-"""Seconds to start an operation of a step, with what Python does around it."""
 
 
 def this_cpu(processes: int = 1) -> Device:
@@ -171,32 +163,23 @@ def this_cpu(processes: int = 1) -> Device:
     if core.bf16_flops:
         flops += f" (bf16: {core.bf16_flops / core.hertz:.0f})"
     cpu = Device(
-        name="cpu",
-        kind="cpu",
+        name="cpu", kind="cpu",
         memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // processes,
-        bf16_flops=cores * core.bf16_flops,
+        bf16_flops=cores * core.bf16_flops, fp32_flops=cores * core.fp32_flops,
         loops_bf16=not core.bf16_flops and "avx512f" not in cpu_flags(),
-        fp32_flops=cores * core.fp32_flops,
-        bandwidth_bytes=cores * core.bandwidth_bytes,
-        product_share=CPU_SHARE,
-        launch_seconds=CPU_START_SECONDS,
-        cores=cores,
-        time_within=CPU_WITHIN,
+        bandwidth_bytes=cores * core.bandwidth_bytes, product_share=CPU_SHARE,
+        launch_seconds=9e-6,  # to start an operation, with what Python does around it
+        cores=cores, time_within=CPU_WITHIN,
         source=f"from {count} of {ghz:.1f} GHz, {flops} FLOPs a cycle: within a factor of "
         f"{CPU_WITHIN:g}; bertc bench --calibrate measures it",
-    )
-    calibration = calibration_here()
-    if calibration is None:
+    )  # fmt: skip
+    if (calibration := calibration_here()) is None:
         return cpu
     rates = calibration.at(cpu.cores)  # its peak is that of the fastest measured product
     fp32, bf16 = (max(p.rate for p in rates.products[name]) for name in ("fp32", "bf16"))
+    source = f"rates of {count} that were measured here"
     return replace(
-        cpu,
-        bf16_flops=bf16 if cpu.bf16_flops else 0.0,
-        fp32_flops=fp32,
-        product_share=1.0,
-        rates=rates,
-        time_within=None,
-        source=f"rates of {count} that were measured here "
-        f"(bertc bench --calibrate, torch {calibration.torch})",
-    )
+        cpu, bf16_flops=bf16 if cpu.bf16_flops else 0.0, fp32_flops=fp32, product_share=1.0,
+        rates=rates, time_within=None,
+        source=f"{source} (bertc bench --calibrate, torch {calibration.torch})",
+    )  # fmt: skip

@@ -67,21 +67,6 @@ ALONE = Layout()
 """The layout of a single process."""
 
 
-def lay_out(resolved: Resolved, world: World, state_bytes: int, memory_bytes: int) -> Layout:
-    """Choose the layout of the state on devices of ``memory_bytes``, with the reason."""
-    refuse_too_many(resolved, world)
-    strategy = resolved.run.strategy
-    if strategy != "auto":
-        return Layout(world, strategy, f"{strategy} on {world.size} processes, as set")
-    fraction = state_bytes / memory_bytes
-    fits = fraction <= SHARD_ABOVE
-    sharded: Strategy = "hsdp" if 1 < world.per_host < world.size else "fsdp"
-    chosen: Strategy = "ddp" if fits else sharded
-    more = "" if fits else f", more than {SHARD_ABOVE:.0%}"
-    state = f"weights, gradients and moments take {fraction:.0%} of a device{more}"
-    return Layout(world, chosen, f"{chosen} on {world.size} processes: {state}")
-
-
 def refuse_too_many(resolved: Resolved, world: World) -> None:
     """Refuse more processes than examples in a batch: each needs at least one."""
     for stage in resolved.stages:

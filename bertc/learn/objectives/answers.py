@@ -97,21 +97,14 @@ class TaskTensors(ExampleTensors[Task, TaskTargets, nn.Module]):
             return states
         return dropout(states, self.node.dropout, network.training)
 
-    def parts(
-        self, states: tuple[Tensor, ...], targets: TaskTargets
-    ) -> tuple[Float[Tensor, "b k h"], ...]:
-        """States that its head reads, of its layers, the lowest first, or their sum."""
-        last, *below = states
-        if not self.node.reads_all:
-            below = [gather_positions(states_read, targets.positions) for states_read in below]
-        states_read = (*below, last) if self.node.features.reads_last else tuple(below)
-        if self.node.features.joins == "sum":
-            return (torch.stack(states_read).sum(0),)
-        return states_read
-
     def read(self, targets: TaskTargets, read: HeadInput[nn.Module]) -> Float[Tensor, "b k h"]:
-        """States that the linear layer of its head scores."""
-        parts = self.parts(read.states, targets)
+        """States that the linear layer of its head scores, of its layers, the lowest first."""
+        last, *below = read.states
+        if not self.node.reads_all:
+            below = [gather_positions(states, targets.positions) for states in below]
+        parts = (*below, last) if self.node.features.reads_last else tuple(below)
+        if self.node.features.joins == "sum":
+            parts = (torch.stack(parts).sum(0),)
         if not isinstance(read.head, StatesScores):
             return self.features(parts[0], read.network, read.batch.reading)
         joined = self.features(read.head.joined(parts), read.network, read.batch.reading)

@@ -125,16 +125,14 @@ def _split(
     by_states: Asked, hidden: Tensor, computed_at: Tensor | None
 ) -> dict[str, tuple[Tensor, ...]]:
     """Split states, of all positions (None) or of those asked for, one after the other."""
+    asked = [p for some in by_states.values() for p in some or ()]
     if computed_at is None:
-        return {
-            name: (hidden,) if some is None else tuple(gather_positions(hidden, p) for p in some)
-            for name, some in by_states.items()
-        }
-    sizes = [p.shape[1] for some in by_states.values() for p in some or ()]
-    parts = list(torch.split(hidden, sizes, dim=1)) if sizes else []
+        parts = [gather_positions(hidden, p) for p in asked]
+    else:
+        parts = list(torch.split(hidden, [p.shape[1] for p in asked], dim=1)) if asked else []
     states: dict[str, tuple[Tensor, ...]] = {}
     for name, some in by_states.items():
-        count = 0 if some is None else len(some)
+        count = len(some or ())
         states[name] = (hidden,) if some is None else tuple(parts[:count])
         parts = parts[count:]
     return states

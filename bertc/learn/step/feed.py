@@ -194,12 +194,9 @@ def to_micro_batch(rows: TaskBatch, device: torch.device, stage: Stage | None = 
     if taught_titles and stage and stage.networks()[-1].num_outputs is None:
         reading = reading._replace(output_positions=None)
     frozen = [network for network in stage.networks() if not network.learned] if stage else []
-    return MicroBatch(
-        reading,
-        token_ids_bs,
-        dict.fromkeys((rows.task, *taught_titles), answers),
-        frozen_positions=positions_bk if any(n.num_outputs for n in frozen) else None,
-    )
+    frozen_bk = positions_bk if any(network.num_outputs for network in frozen) else None
+    targets = dict.fromkeys((rows.task, *taught_titles), answers)
+    return MicroBatch(reading, token_ids_bs, targets, frozen_positions=frozen_bk)
 
 
 class TaskFeed(Taken[list[TaskBatch]]):

@@ -102,9 +102,8 @@ class Remembered:
         if self.types is None or not adaptive_unit(stage):
             return self.types
         targets = (targets for part in micro_batches for targets in part.terms.values())
-        counts = next(
-            (masked.counts for masked in targets if isinstance(masked, Predictions)), None
-        )
+        masked = next((t for t in targets if isinstance(t, Predictions)), None)
+        counts = masked.counts if masked else None
         counts = torch.zeros_like(self.types.counts) if counts is None else counts
         ranks.add(counts)
         self.following = self.types.after(counts, stage, step)

@@ -190,9 +190,7 @@ def counts(stage: Stage, parts: Sequence[MicroBatch]) -> Tensor:
     for term in stage.objective:
         count = tensors_of(term.objective).count
         numbers = [count(part.terms[term.name]) for part in parts if term.name in part.terms]
-        if not numbers:
-            numbers = [parts[0].originals.new_zeros(()).float()]
-        counted.append(torch.stack(numbers).sum())
+        counted.append(torch.stack(numbers or [parts[0].originals.new_zeros(()).float()]).sum())
     return torch.stack(counted)
 
 

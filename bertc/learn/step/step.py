@@ -25,7 +25,6 @@ from bertc.learn.step.micro_batches import corruption
 from bertc.machine.process_group import ALONE, ProcessGroup
 from bertc.model import Memory, Model, profile_as
 
-SHOWN_EXAMPLES = 8
 CALMER = (
     "a lower learning rate, a longer warm-up or precision=fp32, in a new run; "
     "checkpoints up to here are good"
@@ -244,7 +243,7 @@ class TrainStep:
                 return ""  # it is in a part of another process
             fault = f"the loss of {' and '.join(by_part[index])} is not a finite number"
             where, ids = "micro-batch", ids[index * self._microbatch :]
-        first_ids = ", ".join(map(str, ids[:SHOWN_EXAMPLES]))
+        first_ids = ", ".join(map(str, ids[:8]))
         return fault + f", in a {where} that begins with examples {first_ids}" * bool(ids)
 
 

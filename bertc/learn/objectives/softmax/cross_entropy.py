@@ -118,8 +118,7 @@ class _VocabularyLoss(torch.autograd.Function):
         else:
             results = kernels.vocabulary_loss(logits_nv, bias_v, targets_n, chances_n, tokens)
         losses_n, hits_n, drawn_n = results
-        slope_nv = logits_nv if differentiated else None
-        ctx.save_for_backward(x_ne, table_ve, slope_nv)
+        ctx.save_for_backward(x_ne, table_ve, logits_nv if differentiated else None)
         ctx.mark_non_differentiable(*(t for t in (hits_n, drawn_n) if t is not None))
         return losses_n, hits_n, drawn_n
 

@@ -29,7 +29,6 @@ class KdLogitsTensors(term.TermTensors[KdLogits, Compared, TokenHead]):
     """Logits over the vocabulary beside those of the teachers."""
 
     def targets(self, rows: term.TextRows) -> tuple[EncoderInputs, Compared]:
-        """Real tokens, or masked ones."""
         return rows.reading, compared_tokens(rows, self.node.compares)
 
     def taught(self, read: term.HeadInput[Any]) -> tuple[Tensor, ...]:
@@ -38,14 +37,11 @@ class KdLogitsTensors(term.TermTensors[KdLogits, Compared, TokenHead]):
 
     def score(self, targets: Compared, read: term.HeadInput[TokenHead]) -> term.Predicted:
         """The summed loss of all tokens that count."""
-        outputs = (read.batch.taught or {})[self.node.title]
-        summed = soft_target_loss(
-            _scores(read.states[0], read.head, read.network),
-            [Logits(*output.tensors) for output in outputs],
-            [output.share for output in outputs],
-            targets.weights.reshape(-1),
-            comparison(self.node, read.network.node.vocab_size),
-        )
+        outputs, weights_n = (read.batch.taught or {})[self.node.title], targets.weights.reshape(-1)
+        mine = _scores(read.states[0], read.head, read.network)
+        taught, shares = [Logits(*o.tensors) for o in outputs], [o.share for o in outputs]
+        how = comparison(self.node, read.network.node.vocab_size)
+        summed = soft_target_loss(mine, taught, shares, weights_n, how)
         return term.Predicted(summed[None], torch.zeros_like(summed)[None])
 
     def loss(self, predicted: term.Predicted, targets: Compared) -> term.TermLoss:

@@ -29,7 +29,6 @@ class OfLayersTensors(term.TermTensors[NodeT, Any, WidthMaps]):
     """Outputs of some layers, each beside that of one of the teacher's."""
 
     def targets(self, rows: term.TextRows) -> tuple[EncoderInputs, Compared]:
-        """Real tokens, masked ones, or the first one of each example."""
         return rows.reading, compared_tokens(rows, self.node.compares)
 
     def positions(self, targets: Any, batch: MicroBatch) -> None:
@@ -67,14 +66,12 @@ class KdStatesTensors(OfLayersTensors[KdStates]):
     """States after some layers, each beside one of the teacher's."""
 
     def taught(self, read: term.HeadInput[Any]) -> tuple[Tensor, ...]:
-        """The states of its layers, of compared tokens."""
         tokens = tokens_of(read.batch.terms[self.node.title], self.node.compares)
         return tuple(_at(states, tokens.positions) for states in read.states[1:])
 
     def compared(
         self, mine: Layers, taught: Layers, tokens: Compared, read: term.HeadInput[WidthMaps]
     ) -> Float[Tensor, "b k"]:
-        """The distances of the vectors of each token."""
         node, positions_bk = self.node, tokens.positions
         own_by_layer = dict(zip(node.wanted(learned=True).states, mine, strict=True))
         taught_by_layer = dict(zip(node.wanted(learned=False).states, taught, strict=True))
@@ -110,7 +107,6 @@ class KdRelatedTensors(OfLayersTensors[KdRelated]):
     def compared(
         self, mine: Layers, taught: Layers, tokens: Compared, read: term.HeadInput[WidthMaps]
     ) -> Float[Tensor, ""]:
-        """The losses of all tokens that count, of all relations together."""
         node, positions_bk = self.node, tokens.positions
         allowed = mask_of(read.batch.reading).allowed
         if allowed is None:

@@ -23,7 +23,6 @@ class MaskedTensors(term.TokenTensors[Masked, Predictions, nn.Module]):
     """A term that masks tokens: mlm, or tlm, which counts only rows with translations."""
 
     def targets(self, rows: term.TextRows) -> tuple[EncoderInputs, Predictions]:
-        """The masking, shared by all such terms of the stage."""
         assert rows.hidden is not None, "this term masks tokens"
         translated_b = rows.translated.float() if rows.stage.translates else None
         hidden = rows.hidden._replace(translated=translated_b)
@@ -39,7 +38,6 @@ class MaskedTensors(term.TokenTensors[Masked, Predictions, nn.Module]):
     def ask(
         self, reading: EncoderInputs, places_b: Int[Tensor, "b"], mask: int
     ) -> tuple[EncoderInputs, Tensor]:
-        """The same inputs, and the positions at which tokens are predicted."""
         return reading, (places_b - int(self.node.ahead)).clamp(min=0)
 
     def weights(self, targets: Predictions) -> Float[Tensor, "b k"]:

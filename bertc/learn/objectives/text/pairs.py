@@ -29,7 +29,6 @@ class PairTensors(TermTensors[PairTerm, PairTargets, Linear]):
         return rows.reading, PairTargets(positions_bm, inputs.pair_labels, used_bm.float())
 
     def score(self, targets: PairTargets, read: HeadInput[Linear]) -> Predicted:
-        """Linear scores of the pooled states."""
         pooled_bmh = read.network.pool(read.states[0], read.batch.reading)
         logits_n2 = read.head(pooled_bmh.reshape(-1, pooled_bmh.shape[-1])).float()
         labels_n = targets.labels.reshape(-1)

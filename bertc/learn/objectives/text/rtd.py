@@ -16,7 +16,6 @@ from bertc.ir.terms.rtd import ReplacedText, Restore, Rtd
 from bertc.learn.objectives import term
 from bertc.learn.objectives.draws import bits, unit64
 from bertc.learn.objectives.targets import MicroBatch, ReplacedTokens, scatter_tokens
-from bertc.learn.objectives.term import TokenTensors, token_losses
 from bertc.learn.objectives.text.mlm import random_tokens
 from bertc.model import EncoderInputs, gather_positions, restarting_positions
 from bertc.model.heads import CopyingTokenHead, Detector
@@ -69,7 +68,6 @@ class RtdTensors(ReplacedTextTensors[Rtd, Detector]):
         return targets.positions, first_bs.gather(1, targets.positions)
 
     def score(self, targets: ReplacedTokens, read: term.HeadInput[Detector]) -> term.Predicted:
-        """One score per token."""
         logits_bs = read.head(read.states[0], self._first(read.states, read.batch)).float()
         replaced_bs = read.batch.reading.token_ids != read.batch.originals
         if self.node.over == "masked":
@@ -96,12 +94,11 @@ class RtdTensors(ReplacedTextTensors[Rtd, Detector]):
 
 
 class RestoreTensors(
-    ReplacedTextTensors[Restore, nn.Module], TokenTensors[Restore, ReplacedTokens, nn.Module]
+    ReplacedTextTensors[Restore, nn.Module], term.TokenTensors[Restore, ReplacedTokens, nn.Module]
 ):
     """The original of each replaced token, or of all tokens."""
 
     def targets(self, rows: term.TextRows) -> tuple[EncoderInputs, ReplacedTokens]:
-        """Positions to replace as of all such terms, and the originals."""
         reading, where = super().targets(rows)
         ids_bs = rows.inputs.token_ids
         originals_bp = ids_bs if self.node.over == "all" else ids_bs.gather(1, where.positions)
@@ -114,7 +111,7 @@ class RestoreTensors(
     def score(self, targets: ReplacedTokens, read: term.HeadInput[nn.Module]) -> term.Predicted:
         """Scores over the vocabulary, of all tokens mixed with a copy of the input."""
         assert targets.targets is not None, "the originals are its targets"
-        by_head = token_losses(read.states[0], targets.targets, read.head, read.network)
+        by_head = term.token_losses(read.states[0], targets.targets, read.head, read.network)
         if not isinstance(read.head, CopyingTokenHead):
             return by_head
         same_n = (read.batch.reading.token_ids == targets.targets).reshape(-1)

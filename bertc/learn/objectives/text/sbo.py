@@ -20,7 +20,6 @@ class SboTensors(term.TokenTensors[Sbo, Boundaries, Boundary]):
 
     @property
     def divisor_extra(self) -> int:
-        """1 with ``extra_pair``, else 0."""
         return int(self.node.extra_pair)
 
     def targets(self, rows: term.TextRows) -> tuple[EncoderInputs, Boundaries]:
@@ -41,9 +40,8 @@ class SboTensors(term.TokenTensors[Sbo, Boundaries, Boundary]):
         """Two dense layers over both states and a position embedding, scored by the token table."""
         left_nh, right_nh = (states_bkh.flatten(0, 1) for states_bkh in read.states)
         features_ne = read.head(left_nh, right_nh, targets.place.reshape(-1))
-        return term.feature_losses(
-            features_ne, read.head.bias, targets.targets, term.table_of(read.network)
-        )
+        table_ve = term.table_of(read.network)
+        return term.feature_losses(features_ne, read.head.bias, targets.targets, table_ve)
 
     def explain(self, targets: Boundaries, view: term.RowView) -> list[tuple[str, str]]:
         spans: dict[tuple[int, int], list[str]] = {}
@@ -75,12 +73,8 @@ def find_boundaries(objective: Sbo, rows: term.TextRows, masked: Predictions) ->
     # Position i is lane i + 1, so that both ends of a row have a neighbour.
     text = find_text(rows.inputs.token_ids, rows.real, rows.vocab)
     ordinary_bs = F.pad(text.ordinary, (1, 1))
-    asked_bk = (
-        used_bk
-        & (place_bk < objective.max_targets)
-        & ordinary_bs.gather(1, start_bk)
-        & ordinary_bs.gather(1, end_bk + 2)
-    )
+    within_bk = ordinary_bs.gather(1, start_bk) & ordinary_bs.gather(1, end_bk + 2)
+    asked_bk = used_bk & (place_bk < objective.max_targets) & within_bk
     where = (start_bk - 1, end_bk + 1, place_bk)
     left_bk, right_bk, place_bk = (torch.where(asked_bk, x_bk, 0) for x_bk in where)
     return Boundaries(left_bk, right_bk, place_bk, masked.targets, asked_bk.float())

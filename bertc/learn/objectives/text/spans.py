@@ -89,9 +89,8 @@ def choose_ngrams(
     seq = order_bits_bs.shape[1]
     head_bd, ends_bdn = _draw(most, words, text, order_bits_bs, length_bits_bd)
     end_bd = ends_bdn.amax(2)
-    meets_bde = (end_bd[:, None, :] > head_bd[:, :, None]) & (
-        head_bd[:, None, :] < end_bd[:, :, None]
-    )
+    begins_bde = head_bd[:, None, :] < end_bd[:, :, None]
+    meets_bde = (end_bd[:, None, :] > head_bd[:, :, None]) & begins_bde
     stands_bd = draws.first_come(meets_bde)
     length_bd = end_bd - head_bd
     spent_bd = torch.where(stands_bd, length_bd, 0)
