@@ -26,7 +26,7 @@ BUDGETS = {
     "tests": 39_560,
     "words of docs": 32_560,
     "lines of README": 120,
-    "lines a kind": 404,
+    "lines a kind": 396,
     "floors": 10,
     "vague names": 30,
 }

@@ -76,8 +76,10 @@ class Embeddings(nn.Module):
         self.token = build_tokens(table, node)
         self.scale = math.sqrt(node.hidden) if node.table.scaled else 1.0
         at = "embeddings.position"
-        own = build_own(table, f"{at}.own", node.positions, heads=False)
-        self.position = PlacedTokens(own) if own else build_positions(table, at, node.positions)
+        placing = build_own(table, f"{at}.own", node.positions, heads=False)
+        self.position = (
+            PlacedTokens(placing) if placing else build_positions(table, at, node.positions)
+        )
         self.segment = Embedding(table, "embeddings.segment") if node.segments else None
         self.language = Embedding(table, "embeddings.language") if node.languages else None
         self.unseen = parameter(table["embeddings.unseen"]) if node.two_streams else None

@@ -29,8 +29,8 @@ class OwnBody(BodyModule):
         table = {weight.name: weight for weight in node.weights()}
         self.node = node
         self.embeddings = nn.ModuleDict({"token": build_tokens(table, node)})
-        own = construct_from(table, NAME, node.own)
-        self.recurrence = nn.ModuleList([nn.ModuleDict({"own": own})])
+        module = construct_from(table, NAME, node.own)
+        self.recurrence = nn.ModuleList([nn.ModuleDict({"own": module})])
         self.pooler = Pooler(table, node) if node.pooler else None
 
     @property

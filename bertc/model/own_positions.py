@@ -21,9 +21,9 @@ from bertc.model.positions import position_ids
 class PlacedTokens(nn.Module):
     """A module that gives embeddings their positions."""
 
-    def __init__(self, own: nn.Module) -> None:
+    def __init__(self, module: nn.Module) -> None:
         super().__init__()
-        self.own = own
+        self.own = module
 
     def forward(self, x_bse: Float[Tensor, "b s e"], inputs: EncoderInputs) -> Tensor:
         """Embeddings (b, s, e) with their positions."""

@@ -113,10 +113,10 @@ def _source(part: Own, origin: Origin) -> str:
 def _module_of(name: str) -> str:
     """The file of an installed module; empty if there is none."""
     try:
-        found = None if name.endswith(".py") else importlib.util.find_spec(name)
+        module = None if name.endswith(".py") else importlib.util.find_spec(name)
     except (ImportError, ValueError):
         return ""
-    return (found.origin or "") if found else ""
+    return (module.origin or "") if module else ""
 
 
 def _sizes(program: Complete, name: str) -> Iterator[_Sizes]:

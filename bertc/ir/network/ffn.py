@@ -52,8 +52,8 @@ class Mlp(Node):
             sizes = {"hidden": widths.ffn}
             activated = function.own_operations(sizes, call.rows, call.queries)
         else:
-            kept = 0 if function in ("relu", "tanh") else inner
-            activated = (op.Pointwise(function, inner, kept=kept),)
+            saved = 0 if function in ("relu", "tanh") else inner
+            activated = (op.Pointwise(function, inner, kept=saved),)
         return (
             op.Product(call.states, widths.hidden, widths.ffn, names=("inner",)),
             *activated,
