@@ -94,10 +94,8 @@ def refuse_several(folder: Path) -> None:
     """Refuse the folder of a grid, which holds several runs, naming some."""
     runs = sorted(path.parent for path in folder.glob(f"*/{RESOLVED}"))
     if runs and not is_file(folder / "config.json"):
-        raise MissingInputError(
-            f"{folder} holds {several(len(runs), 'run')}",
-            help=f"name one: {listed(map(str, runs), limit=400)}",
-        )
+        message = f"{folder} holds {several(len(runs), 'run')}"
+        raise MissingInputError(message, help=f"name one: {listed(map(str, runs), limit=400)}")
 
 
 @contextmanager
@@ -131,10 +129,8 @@ def _refuse_to_lose(folder: Path, fresh: Path) -> None:
     new = {path.name for path in fresh.iterdir()} | EXPORTED
     strangers = sorted(path.name for path in folder.iterdir() if path.name not in new)
     if strangers:
-        names = ", ".join(strangers[:3])
-        raise UsageError(
-            f"{folder} exists and holds {names}", help="move that away, or name a new folder"
-        )
+        message = f"{folder} exists and holds {', '.join(strangers[:3])}"
+        raise UsageError(message, help="move that away, or name a new folder")
     # A tokenizer's folder has only names that an export has, and yet it is none.
     if any(folder.iterdir()) and not any(is_taken(folder / name) for name in SIGNS):
         raise UsageError(f"{folder} exists and holds no exported model", help="name a new folder")

@@ -179,10 +179,9 @@ def _files(sentences: Sentences, encoder: Body) -> dict[str, bytes]:
         module = {"word_embedding_dimension": encoder.hidden, **modes}
         settings["similarity_fn_name"] = sentences.similarity
     numbered = enumerate(zip(places, kinds, strict=True))
+    modules = [{"idx": n, "name": str(n), "path": p, "type": k} for n, (p, k) in numbered]
     return {
-        MODULES: _json(
-            [{"idx": n, "name": str(n), "path": p, "type": k} for n, (p, k) in numbered]
-        ),
+        MODULES: _json(modules),
         f"{places[1]}/config.json": _json(module),
         ENCODER: _json({"max_seq_length": longest, "do_lower_case": False}),
         SETTINGS: _json(settings),

@@ -44,10 +44,8 @@ def check_entry(path: Path, key: str, entry: Entry, shape: tuple[int, ...]) -> N
     """Refuse a tensor of the wrong shape, or of a dtype other than fp32, fp16 and bf16."""
     if entry.shape != shape:
         stored, expected = ("x".join(map(str, size)) or "()" for size in (entry.shape, shape))
-        raise DataError(
-            f"{path}: {key} has shape {stored}, config.json asks for {expected}",
-            help="the weights file does not match its config.json",
-        )
+        message = f"{path}: {key} has shape {stored}, config.json asks for {expected}"
+        raise DataError(message, help="the weights file does not match its config.json")
     if entry.dtype not in FLOATS:
         raise DataError(
             f"{path}: {key} has dtype {entry.dtype}", help=f"supported dtypes: {', '.join(FLOATS)}"
@@ -59,10 +57,8 @@ def check_names(
 ) -> None:
     """Refuse a file with missing or unexpected tensors; ``spelling`` has the file's own names."""
     if missing := sorted(expected - present):
-        raise DataError(
-            f"{path} lacks {name_few(missing)}",
-            help="the file does not match the config.json beside it",
-        )
+        message = f"{path} lacks {name_few(missing)}"
+        raise DataError(message, help="the file does not match the config.json beside it")
     if unexpected := sorted((spelling or {}).get(name, name) for name in present - expected):
         raise DataError(
             f"{path} has {name_few(unexpected)}, which the network does not have",

@@ -136,10 +136,8 @@ def _parts(index: Path) -> list[Path]:
     names = sorted({*map(str, mapped.values())}) if isinstance(mapped, dict) else []
     for name in names or [""]:
         if Path(name).name != name or not name:
-            raise DataError(
-                f"{index}: weight_map names {shown(name)}, which is no file beside it",
-                help="copy the file again from its source",
-            )
+            message = f"{index}: weight_map names {shown(name)}, which is no file beside it"
+            raise DataError(message, help="copy the file again from its source")
         if not is_file(index.parent / name):
             raise MissingInputError(
                 f"{index.parent} lacks {name}, a part of the weights", help="download it too"

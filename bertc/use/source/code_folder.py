@@ -86,10 +86,8 @@ def _refuse_unsayable(resolved: Resolved) -> None:
         "table=adaptive": isinstance(body.table, AdaptiveTable),
     }
     for what in (reason for reason, holds in reasons.items() if holds):
-        raise DataError(
-            f"{what} stands in the way: no class of transformers calls such a network",
-            help="bertc build SPEC -o FILE.py writes it as a file of PyTorch",
-        )
+        message = f"{what} stands in the way: no class of transformers calls such a network"
+        raise DataError(message, help="bertc build SPEC -o FILE.py writes it as a file of PyTorch")
     for task in resolved.stages[-1].tasks:
         if beyond := beyond_last(task):
             raise DataError(str(beyond), help=beyond.way_out)
@@ -249,15 +247,12 @@ def _language_model(resolved: Resolved, head: str, classes: Classes, name: str) 
     lines = [line.replace("self.encoder.", "self.model.encoder.") for line in scoring.statements()]
     kind, ahead = scores_class(resolved), exporting.scores_next(resolved)
     values = {
-        "Name": name,
-        "kind": kind,
-        "term": head,
+        "Name": name, "kind": kind, "term": head,
         "head": classes.made.get(module, "nn.Module()"),  # one without weights
         "next": ", each of the one after it; the loss moves labels" if ahead else "",
         "scores": _method("scores", ["states", "**kwargs"], lines),
-        "output": f"{kind.removeprefix('For')}Output",
-        "moved": forms()["moved"] if ahead else "",
-    }
+        "output": f"{kind.removeprefix('For')}Output", "moved": forms()["moved"] * ahead,
+    }  # fmt: skip
     return Template(forms()["language_model"]).substitute(values)
 
 
