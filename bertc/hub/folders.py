@@ -48,10 +48,9 @@ def read_resolved(path: Path) -> Resolved:
     except (ValidationError, RecursionError) as error:
         location = error.errors()[0]["loc"] if isinstance(error, ValidationError) else ()
         place = f": {'.'.join(map(str, location))} is missing or unknown" if location else ""
-        raise DataError(
-            f"{path} is not a resolved program of this version of bertc{place}",
-            help="restore a copy of it, or copy the folder from its source again",
-        ) from None
+        message = f"{path} is not a resolved program of this version of bertc{place}"
+        remedy = "restore a copy of it, or copy the folder from its source again"
+        raise DataError(message, help=remedy) from None
 
 
 def read_network(folder: Path) -> Resolved:

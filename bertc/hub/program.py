@@ -22,7 +22,6 @@ from bertc.text.tokenizers.by_transformers import FILE_NAMES
 from bertc.text.tokenizers.reading import read_tokenizer, tokenizer_folder
 
 SHORTEST_ROW, LONGEST_ROW, STEPS = 8, 512, 1000
-LIMIT = "model_max_length"
 
 
 def to_program(
@@ -42,7 +41,7 @@ def to_program(
         read = read_tokenizer(tokenizer_folder(folder))
     # The limit in a folder of token vectors is that of the last text, a query or a document.
     says = tasks and not any(task.head_name == TOKENS_HEAD for task in tasks)
-    longest = (read.passed_on.get(LIMIT) if read else None) if says else LONGEST_ROW
+    longest = (read.passed_on.get("model_max_length") if read else None) if says else LONGEST_ROW
     vocabulary: Vocabulary = family.vocabulary(size=config.vocab_size)
     if any(is_file(tokenizer_folder(folder) / name) for name in FILE_NAMES):
         lower = read.lower if read else True
@@ -98,11 +97,10 @@ def _check(family: Family, config: HfConfig, text: tuple[Pretraining, ...], path
         raise DataError(message, help=f"bertc needs at least {SHORTEST_ROW}, its shortest row")
     always, meant = family.head_activation, MEANING[config.hidden_act]
     if always and any(objective.masks for objective in text) and meant != always:
-        raise DataError(
-            f"{path}: hidden_act = {config.hidden_act}, while the masked-LM head of the "
-            f"{family.title} layout is always {always}",
-            help="bertc has one activation for both; save the model without its head",
-        )
+        head = f"the masked-LM head of the {family.title} layout is always {always}"
+        message = f"{path}: hidden_act = {config.hidden_act}, while {head}"
+        remedy = "bertc has one activation for both; save the model without its head"
+        raise DataError(message, help=remedy)
 
 
 def _untrained(family: Family) -> Pretraining:

@@ -81,10 +81,8 @@ def fill_in(model: Model, vocab: Vocabulary, text: str, top: int = 5, language: 
         raise UsageError(message, help="a run with a generator, or one that learned mlm")
     known = model.resolved.encoder.languages
     if language and language not in known:
-        raise UsageError(
-            f"the model does not know {language} as a language",
-            help=f"it knows {', '.join(known)}" if known else "it has no languages: leave it out",
-        )
+        remedy = f"it knows {', '.join(known)}" if known else "it has no languages: leave it out"
+        raise UsageError(f"the model does not know {language} as a language", help=remedy)
     # Without a language it is the index after the last.
     reader = _Reader(model, vocab, known.index(language) if language else len(known))
     end = filler.fills == "end"

@@ -35,7 +35,6 @@ MEANING: dict[HfActivation, ffn.Activation] = {
 ACTIVATIONS = {ours: name for name, ours in reversed(MEANING.items())}
 """The first name of each, which computes the same to the last bit."""
 
-
 MOST_LISTED = 12
 
 
@@ -122,12 +121,10 @@ class HfConfig(BaseModel):
 
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
-        if self.hidden_size % self.num_attention_heads:
-            raise ValueError(
-                f"num_attention_heads = {self.num_attention_heads} does not divide "
-                f"hidden_size = {self.hidden_size}",
-                NO_CLASS,
-            )
+        width, heads = self.hidden_size, self.num_attention_heads
+        if width % heads:
+            message = f"num_attention_heads = {heads} does not divide hidden_size = {width}"
+            raise ValueError(message, NO_CLASS)
         return self
 
     @property

@@ -71,11 +71,9 @@ def random_weights(resolved: Resolved) -> dict[str, Tensor]:
 def refuse_difference(name: str, largest: float) -> None:
     """Refuse to write what differs by more than rounding."""
     if not largest <= TOLERANCE:
-        raise DataError(
-            f"the written source differs from the program by {largest:.1e} in {name}; nothing was "
-            "written",
-            help="report the spec: its source cannot be written yet",
-        )
+        apart = f"the written source differs from the program by {largest:.1e} in {name}"
+        remedy = "report the spec: its source cannot be written yet"
+        raise DataError(f"{apart}; nothing was written", help=remedy)
 
 
 Results = Callable[[], dict[str, Tensor]]

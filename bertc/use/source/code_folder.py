@@ -64,17 +64,14 @@ def export_code(
         if left:
             write_tensors(fresh / exporting.BESIDE, left)
         exporting.save_tokenizer(vocabulary, fresh, program, always_cut=True)
-    notes = [
-        f"its classes are in {file}.py: load it with trust_remote_code=True, in transformers 4.51 "
-        "or later"
-    ]
+    way = "load it with trust_remote_code=True, in transformers 4.51 or later"
+    notes = [f"its classes are in {file}.py: {way}"]
     if left:
         parts = sorted({".".join(key.split(".")[:2]) for key in left})
         notes.append(f"{listed(parts)}: written to {exporting.BESIDE}, for bertc alone")
     notes += exporting.notes_on_reading(program)
-    return exporting.Exported(
-        folder, exporting.CODE, f"AutoModel{kind.removeprefix('Model')}", tuple(notes)
-    )
+    loads = f"AutoModel{kind.removeprefix('Model')}"
+    return exporting.Exported(folder, exporting.CODE, loads, tuple(notes))
 
 
 def _refuse_unsayable(resolved: Resolved) -> None:
