@@ -91,10 +91,8 @@ def _other_lines(path: Path, facts: Mapping[Path, Mapping[str, Any]]) -> Iterato
     if known and is_file(path) and _first_step(path) <= last:
         pairs = [(metrics.get("bytes"), metrics.get("sha256")) for metrics in known]
         if not any(isinstance(n, int) and _digest_of_first(path, n) == d for n, d in pairs):
-            yield (
-                f"{path} is not of this run: its checkpoints were written after other lines",
-                "restore it from a copy, or remove it to go on without those figures",
-            )
+            what = f"{path} is not of this run: its checkpoints were written after other lines"
+            yield what, "restore it from a copy, or remove it to go on without those figures"
 
 
 def _other_files(run: Path) -> Iterator[tuple[str, str]]:

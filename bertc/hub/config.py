@@ -67,10 +67,8 @@ def refuse_adapter(folder: Path) -> None:
     """Raise a DataError if a folder has an adapter in place of a network."""
     if is_taken(file := folder / "adapter_config.json") and not is_taken(folder / "config.json"):
         base = shown(read_json(file, MAX_BYTES).get("base_model_name_or_path") or "another network")
-        raise DataError(
-            f"{folder} has no network but an adapter of {base}",
-            help="name its base, or a folder with the two merged (merge_and_unload in peft)",
-        )
+        remedy = "name its base, or a folder with the two merged (merge_and_unload in peft)"
+        raise DataError(f"{folder} has no network but an adapter of {base}", help=remedy)
 
 
 def read_config(path: Path) -> HfConfig:
@@ -82,11 +80,9 @@ def read_config(path: Path) -> HfConfig:
     family = family_of(path, raw)
     classes = raw.get("architectures") or []
     if raw.get("auto_map") and not _has_classes(family, classes):
-        raise UnsafeError(
-            f"{path}: auto_map names code of another network than {family.title}, "
-            f"architectures = {shown(classes)}",
-            help="bertc runs no code of a folder; remove auto_map if the weights need none",
-        )
+        named = f"another network than {family.title}, architectures = {shown(classes)}"
+        remedy = "bertc runs no code of a folder; remove auto_map if the weights need none"
+        raise UnsafeError(f"{path}: auto_map names code of {named}", help=remedy)
     settings, spelled = _settings(path, family, raw)
     known, only = {*IGNORED, *family.config.ignored}, {**ONLY, **family.config.only}
     reads = family.config.reads()
@@ -125,12 +121,11 @@ def family_of(path: Path, raw: Mapping[str, Any]) -> Family:
             return named[0] if named else BERT
     if not isinstance(model_type, str) or model_type not in known:
         why = families.OTHERS.get(model_type, "") if isinstance(model_type, str) else ""
-        brought = str(model_type).startswith("bertc_")  # as export writes classes of a program
-        run = "take the run that it was exported from, or model/ in its folder"
-        raise DataError(
-            f"{path}: unsupported model_type {shown(model_type)}{why and ': '}{why}",
-            help=run if brought else f"take a folder of one of the layouts {', '.join(known)}",
-        )
+        remedy = f"take a folder of one of the layouts {', '.join(known)}"
+        if str(model_type).startswith("bertc_"):  # as export writes classes of a program
+            remedy = "take the run that it was exported from, or model/ in its folder"
+        message = f"{path}: unsupported model_type {shown(model_type)}{why and ': '}{why}"
+        raise DataError(message, help=remedy)
     return families.family_named(model_type)
 
 

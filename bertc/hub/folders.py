@@ -48,10 +48,9 @@ def read_resolved(path: Path) -> Resolved:
     except (ValidationError, RecursionError) as error:
         location = error.errors()[0]["loc"] if isinstance(error, ValidationError) else ()
         place = f": {'.'.join(map(str, location))} is missing or unknown" if location else ""
-        raise DataError(
-            f"{path} is not a resolved program of this version of bertc{place}",
-            help="restore a copy of it, or copy the folder from its source again",
-        ) from None
+        message = f"{path} is not a resolved program of this version of bertc{place}"
+        remedy = "restore a copy of it, or copy the folder from its source again"
+        raise DataError(message, help=remedy) from None
 
 
 def read_network(folder: Path) -> Resolved:
@@ -94,10 +93,8 @@ def refuse_several(folder: Path) -> None:
     """Refuse the folder of a grid, which holds several runs, naming some."""
     runs = sorted(path.parent for path in folder.glob(f"*/{RESOLVED}"))
     if runs and not is_file(folder / "config.json"):
-        raise MissingInputError(
-            f"{folder} holds {several(len(runs), 'run')}",
-            help=f"name one: {listed(map(str, runs), limit=400)}",
-        )
+        message = f"{folder} holds {several(len(runs), 'run')}"
+        raise MissingInputError(message, help=f"name one: {listed(map(str, runs), limit=400)}")
 
 
 @contextmanager
@@ -131,10 +128,8 @@ def _refuse_to_lose(folder: Path, fresh: Path) -> None:
     new = {path.name for path in fresh.iterdir()} | EXPORTED
     strangers = sorted(path.name for path in folder.iterdir() if path.name not in new)
     if strangers:
-        names = ", ".join(strangers[:3])
-        raise UsageError(
-            f"{folder} exists and holds {names}", help="move that away, or name a new folder"
-        )
+        message = f"{folder} exists and holds {', '.join(strangers[:3])}"
+        raise UsageError(message, help="move that away, or name a new folder")
     # A tokenizer's folder has only names that an export has, and yet it is none.
     if any(folder.iterdir()) and not any(is_taken(folder / name) for name in SIGNS):
         raise UsageError(f"{folder} exists and holds no exported model", help="name a new folder")

@@ -22,7 +22,6 @@ from bertc.text.tokenizers.by_transformers import FILE_NAMES
 from bertc.text.tokenizers.reading import read_tokenizer, tokenizer_folder
 
 SHORTEST_ROW, LONGEST_ROW, STEPS = 8, 512, 1000
-LIMIT = "model_max_length"
 
 
 def to_program(
@@ -42,15 +41,13 @@ def to_program(
         read = read_tokenizer(tokenizer_folder(folder))
     # The limit in a folder of token vectors is that of the last text, a query or a document.
     says = tasks and not any(task.head_name == TOKENS_HEAD for task in tasks)
-    longest = (read.passed_on.get(LIMIT) if read else None) if says else LONGEST_ROW
+    longest = (read.passed_on.get("model_max_length") if read else None) if says else LONGEST_ROW
     vocabulary: Vocabulary = family.vocabulary(size=config.vocab_size)
     if any(is_file(tokenizer_folder(folder) / name) for name in FILE_NAMES):
         lower = read.lower if read else True
         vocabulary = TokenizerFile(path=str(tokenizer), lower=lower, size=config.vocab_size)
-    settings = _network(family, config, text, parts, longest) | {
-        "vocab": vocabulary,
-        "recipe": family.recipe,
-    }
+    settings = _network(family, config, text, parts, longest)
+    settings |= {"vocab": vocabulary, "recipe": family.recipe}
     if positions := beside.get(f"{MAIN}.{DECODER}.weight"):
         settings["head"] = TransformHead(decoder=positions[0])
     if text or not tasks:
@@ -72,21 +69,16 @@ def _network(
 ) -> dict[str, Any]:
     """Settings of the network, and of its rows: of a task as long as its tokenizer says."""
     stated = isinstance(longest, int) and longest >= SHORTEST_ROW
+    most, known = longest if stated else LONGEST_ROW, vars(config).items()
     judges = any(objective.fills == "replaced" for objective in text)
-    kinds = (
-        kind
-        for kind, summary in family.poolers.items()
-        if all(getattr(config, name) == value for name, value in summary.items())
-    )
+    kinds = (kind for kind, summary in family.poolers.items() if summary.items() <= known)
     pools = "pooler" in parts or any(objective.states.pooled for objective in text)
     return {
         **config.settings(),
         "pooler": next(kinds, next(iter(family.poolers))) if pools else False,
         # A discriminator's folder has no generator; one in a subfolder replaces this default.
         "generator": UnigramGenerator() if judges else NoGenerator(),
-        "seq": min(
-            longest if stated else LONGEST_ROW, config.max_position_embeddings - config.offset
-        ),
+        "seq": min(most, config.max_position_embeddings - config.offset),
     }
 
 
@@ -101,17 +93,14 @@ def _tuning(tasks: tuple[AnyTask, ...]) -> dict[str, Any]:
 
 def _check(family: Family, config: HfConfig, text: tuple[Pretraining, ...], path: Path) -> None:
     if config.max_position_embeddings - config.offset < SHORTEST_ROW:
-        raise DataError(
-            f"{path}: max_position_embeddings = {config.max_position_embeddings}",
-            help=f"bertc needs at least {SHORTEST_ROW}, its shortest row",
-        )
+        message = f"{path}: max_position_embeddings = {config.max_position_embeddings}"
+        raise DataError(message, help=f"bertc needs at least {SHORTEST_ROW}, its shortest row")
     always, meant = family.head_activation, MEANING[config.hidden_act]
     if always and any(objective.masks for objective in text) and meant != always:
-        raise DataError(
-            f"{path}: hidden_act = {config.hidden_act}, while the masked-LM head of the "
-            f"{family.title} layout is always {always}",
-            help="bertc has one activation for both; save the model without its head",
-        )
+        head = f"the masked-LM head of the {family.title} layout is always {always}"
+        message = f"{path}: hidden_act = {config.hidden_act}, while {head}"
+        remedy = "bertc has one activation for both; save the model without its head"
+        raise DataError(message, help=remedy)
 
 
 def _untrained(family: Family) -> Pretraining:

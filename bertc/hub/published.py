@@ -53,10 +53,9 @@ def fetch_weights(folder: Path) -> None:
         _download(name, place[3], patterns, cache_dir=folder.parents[2])
         if _has_weights(folder):
             return
-    raise MissingInputError(
-        f"the weights of {name} are not in the hub's cache, and were not downloaded",
-        help="download them once with a network, and HF_HUB_OFFLINE unset",
-    )
+    message = f"the weights of {name} are not in the hub's cache, and were not downloaded"
+    remedy = "download them once with a network, and HF_HUB_OFFLINE unset"
+    raise MissingInputError(message, help=remedy)
 
 
 def _named(path: str) -> tuple[str, str] | None:
@@ -92,9 +91,8 @@ def _download(name: str, revision: str, patterns: Sequence[str], **ways: Any) ->
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, ValueError):
         return "the hub has no such public model or revision; HF_TOKEN opens private ones"
     except (OSError, errors.HfHubHTTPError):
-        return "the hub's cache has no such model, and " + (
-            "HF_HUB_OFFLINE is set" if offline else "the hub cannot be reached"
-        )
+        reason = "HF_HUB_OFFLINE is set" if offline else "the hub cannot be reached"
+        return f"the hub's cache has no such model, and {reason}"
     return Path(folder)
 
 

@@ -77,10 +77,9 @@ class Sentences:
     def refuse_obstacle(self, folder: Path) -> None:
         """Refuse to make vectors that would not be the folder's."""
         if self.obstacle:
-            raise DataError(
-                f"{folder}: its vectors have {self.obstacle}, which bertc does not compute",
-                help="pooling=mean takes the states of its encoder alone; so does --pooling mean",
-            )
+            message = f"{folder}: its vectors have {self.obstacle}, which bertc does not compute"
+            remedy = "pooling=mean takes the states of its encoder alone; so does --pooling mean"
+            raise DataError(message, help=remedy)
 
     def complete(self, term: Term, folder: Path) -> Term:
         """A term whose task embeds, with unwritten arguments as here; any other as it is."""
@@ -179,10 +178,9 @@ def _files(sentences: Sentences, encoder: Body) -> dict[str, bytes]:
         module = {"word_embedding_dimension": encoder.hidden, **modes}
         settings["similarity_fn_name"] = sentences.similarity
     numbered = enumerate(zip(places, kinds, strict=True))
+    modules = [{"idx": n, "name": str(n), "path": p, "type": k} for n, (p, k) in numbered]
     return {
-        MODULES: _json(
-            [{"idx": n, "name": str(n), "path": p, "type": k} for n, (p, k) in numbered]
-        ),
+        MODULES: _json(modules),
         f"{places[1]}/config.json": _json(module),
         ENCODER: _json({"max_seq_length": longest, "do_lower_case": False}),
         SETTINGS: _json(settings),
@@ -249,11 +247,8 @@ def _of_one(
     mode = pooling.get("pooling_mode", on or ["mean"])
     modes = mode if isinstance(mode, list) else [mode]
     known = next((kind for kind in MODES if modes == [kind]), None)
-    obstacles = (
-        refusal(pooling, _POOLING),
-        "" if known else f"pooling {shown(modes if len(modes) != 1 else modes[0])}",
-        refusal(settings, _SETTINGS),
-    )
+    unknown = "" if known else f"pooling {shown(modes if len(modes) != 1 else modes[0])}"
+    obstacles = (refusal(pooling, _POOLING), unknown, refusal(settings, _SETTINGS))
     return next(filter(None, obstacles), ""), known, encoder.get("max_seq_length")
 
 

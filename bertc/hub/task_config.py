@@ -111,20 +111,18 @@ def read_task(
     except ValidationError as error:
         name = str(error.errors()[0]["loc"][0])
         name = rate_name if name == "dropout" else name
-        raise DataError(
-            f"{path}: {name} = {shown(raw.get(name))} is no such setting of a head",
-            help="copy the file again from its source, or remove the setting",
-        ) from None
+        message = f"{path}: {name} = {shown(raw.get(name))} is no such setting of a head"
+        remedy = "copy the file again from its source, or remove the setting"
+        raise DataError(message, help=remedy) from None
     left = f"the head of {task_class.name} is left: no task of bertc fits"
     reads = "" if task_class.own_pooler else family.names.get("encoder.pooler", "")
     if task_class.pooler == "read" and reads and not any(name.endswith(reads) for name in modules):
         return f"{left} a head whose pooler {reads} is not there"
-    pooled = task_class.pooler == "read" or (
-        task_class.pooler == "perhaps" and task_class.own_pooler in modules
-    )
+    perhaps = task_class.pooler == "perhaps"
+    pooled = task_class.pooler == "read" or (perhaps and task_class.own_pooler in modules)
     try:
         activations = {summary.get(SUMMED) for summary in family.poolers.values()}
-        if pooled and task_class.pooler == "perhaps" and getattr(config, SUMMED) not in activations:
+        if pooled and perhaps and getattr(config, SUMMED) not in activations:
             raise _NoTask(SUMMED, getattr(config, SUMMED))
         for name, value in task_class.summary(pooled).items():
             default = {**SUMMARY, **heads.summary}.get(name)

@@ -35,23 +35,19 @@ def read_header(path: Path) -> dict[str, Entry]:
     except OSError as error:
         raise MissingInputError(f"{path} cannot be read: {error.strerror}") from None
     except SafetensorError:
-        raise DataError(
-            f"{path} is not a valid safetensors file", help="copy or save it again"
-        ) from None
+        message = f"{path} is not a valid safetensors file"
+        raise DataError(message, help="copy or save it again") from None
 
 
 def check_entry(path: Path, key: str, entry: Entry, shape: tuple[int, ...]) -> None:
     """Refuse a tensor of the wrong shape, or of a dtype other than fp32, fp16 and bf16."""
     if entry.shape != shape:
         stored, expected = ("x".join(map(str, size)) or "()" for size in (entry.shape, shape))
-        raise DataError(
-            f"{path}: {key} has shape {stored}, config.json asks for {expected}",
-            help="the weights file does not match its config.json",
-        )
+        message = f"{path}: {key} has shape {stored}, config.json asks for {expected}"
+        raise DataError(message, help="the weights file does not match its config.json")
     if entry.dtype not in FLOATS:
-        raise DataError(
-            f"{path}: {key} has dtype {entry.dtype}", help=f"supported dtypes: {', '.join(FLOATS)}"
-        )
+        message = f"{path}: {key} has dtype {entry.dtype}"
+        raise DataError(message, help=f"supported dtypes: {', '.join(FLOATS)}")
 
 
 def check_names(
@@ -59,15 +55,12 @@ def check_names(
 ) -> None:
     """Refuse a file with missing or unexpected tensors; ``spelling`` has the file's own names."""
     if missing := sorted(expected - present):
-        raise DataError(
-            f"{path} lacks {name_few(missing)}",
-            help="the file does not match the config.json beside it",
-        )
+        message = f"{path} lacks {name_few(missing)}"
+        raise DataError(message, help="the file does not match the config.json beside it")
     if unexpected := sorted((spelling or {}).get(name, name) for name in present - expected):
-        raise DataError(
-            f"{path} has {name_few(unexpected)}, which the network does not have",
-            help="config.json may say less than there is; copy both files again from their source",
-        )
+        message = f"{path} has {name_few(unexpected)}, which the network does not have"
+        remedy = "config.json may say less than there is; copy both files again from their source"
+        raise DataError(message, help=remedy)
 
 
 def read_tensors(path: Path, names: Mapping[str, str]) -> dict[str, Tensor]:
@@ -76,9 +69,8 @@ def read_tensors(path: Path, names: Mapping[str, str]) -> dict[str, Tensor]:
         with safe_open(path, framework="pt") as file:
             tensors = {n: file.get_tensor(key).to(torch.float32) for key, n in names.items()}
     except (SafetensorError, OSError, ValueError, RuntimeError):
-        raise DataError(
-            f"{path} is damaged: its tensors do not match its header", help="copy or save it again"
-        ) from None
+        message = f"{path} is damaged: its tensors do not match its header"
+        raise DataError(message, help="copy or save it again") from None
     refuse_no_numbers(path, tensors)
     return tensors
 
@@ -86,10 +78,8 @@ def read_tensors(path: Path, names: Mapping[str, str]) -> dict[str, Tensor]:
 def refuse_no_numbers(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Refuse weights that are NaN or infinite: so would be all that a network makes of them."""
     if wrong := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
-        raise DataError(
-            f"{path}: weights are NaN or infinite in {name_few(wrong)}",
-            help="copy it again, or go back to weights from before the training diverged",
-        )
+        remedy = "copy it again, or go back to weights from before the training diverged"
+        raise DataError(f"{path}: weights are NaN or infinite in {name_few(wrong)}", help=remedy)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:

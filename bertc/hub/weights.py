@@ -87,11 +87,9 @@ def open_layout(folder: Path, family: Family) -> Stored:
     foreign = {f"{layout.prefix}." for layout in families.FAMILIES}
     foreign -= {"bert.", "model.", "transformer.", first[2]}
     if any(first[0].endswith(prefix) for prefix in foreign):
-        raise DataError(
-            f"{path}: {first[0]}{family.names['encoder.embeddings.token']}.weight is no "
-            f"name of the {family.title} layout",
-            help="name the model_type of these weights in config.json",
-        )
+        table = f"{first[0]}{family.names['encoder.embeddings.token']}.weight"
+        message = f"{path}: {table} is no name of the {family.title} layout"
+        raise DataError(message, help="name the model_type of these weights in config.json")
     for key in header:
         today = plain(first, key)
         old = next((old for old in family.older if today.startswith(old)), "")
@@ -99,10 +97,9 @@ def open_layout(folder: Path, family: Family) -> Stored:
         if today in BUFFERS or today.endswith(ANGLES):
             continue
         if today in stored:
-            raise DataError(
-                f"{path}: {shown_name(stored[today])} and {shown_name(key)} name the same tensor",
-                help="save the model again with one of them",
-            )
+            both = f"{shown_name(stored[today])} and {shown_name(key)}"
+            message = f"{path}: {both} name the same tensor"
+            raise DataError(message, help="save the model again with one of them")
         stored[today] = key
     return Stored(path, header, files, loaded, stored, first, notes)
 
@@ -136,14 +133,11 @@ def _parts(index: Path) -> list[Path]:
     names = sorted({*map(str, mapped.values())}) if isinstance(mapped, dict) else []
     for name in names or [""]:
         if Path(name).name != name or not name:
-            raise DataError(
-                f"{index}: weight_map names {shown(name)}, which is no file beside it",
-                help="copy the file again from its source",
-            )
+            message = f"{index}: weight_map names {shown(name)}, which is no file beside it"
+            raise DataError(message, help="copy the file again from its source")
         if not is_file(index.parent / name):
-            raise MissingInputError(
-                f"{index.parent} lacks {name}, a part of the weights", help="download it too"
-            )
+            message = f"{index.parent} lacks {name}, a part of the weights"
+            raise MissingInputError(message, help="download it too")
     return [index.parent / name for name in names]
 
 
@@ -185,11 +179,9 @@ def _unpickle(path: Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:
         if not re.search("GLOBAL|Can only", str(error)):
             raise damaged from None
         everything = "torch.load(p, weights_only=False)"
-        tensors_only = (
-            f"{{'state': {{'model': {everything}['state']['model']}}}}"
-            if path.suffix == ".pt"
-            else f"{{n: t for n, t in {everything}.items() if torch.is_tensor(t)}}"
-        )
+        tensors_only = f"{{n: t for n, t in {everything}.items() if torch.is_tensor(t)}}"
+        if path.suffix == ".pt":
+            tensors_only = f"{{'state': {{'model': {everything}['state']['model']}}}}"
         raise UnsafeError(
             f"{path} has more than tensors, and reading that can run code",
             help="if you trust it, leave only its tensors, as in python -c "

@@ -77,16 +77,12 @@ def fill_in(model: Model, vocab: Vocabulary, text: str, top: int = 5, language: 
     learned = learned_terms(model)
     filler = next((objective for objective in learned if objective.fills in GUESSING), None)
     if filler is None:
-        raise UsageError(
-            "this run learned to detect replaced tokens, not to predict masked ones",
-            help="a run with a generator, or one that learned mlm",
-        )
+        message = "this run learned to detect replaced tokens, not to predict masked ones"
+        raise UsageError(message, help="a run with a generator, or one that learned mlm")
     known = model.resolved.encoder.languages
     if language and language not in known:
-        raise UsageError(
-            f"the model does not know {language} as a language",
-            help=f"it knows {', '.join(known)}" if known else "it has no languages: leave it out",
-        )
+        remedy = f"it knows {', '.join(known)}" if known else "it has no languages: leave it out"
+        raise UsageError(f"the model does not know {language} as a language", help=remedy)
     # Without a language it is the index after the last.
     reader = _Reader(model, vocab, known.index(language) if language else len(known))
     end = filler.fills == "end"
@@ -123,10 +119,8 @@ def _beginning(vocabulary: Vocabulary, text: str) -> list[int]:
     mask = vocabulary.token(vocabulary.mask)
     begun = text.replace(MASK, mask).rstrip().removesuffix(mask).rstrip()
     if mask in begun:
-        raise UsageError(
-            f"{mask} inside the text, but this model predicts only the next token",
-            help="end the text before the token to predict",
-        )
+        message = f"{mask} inside the text, but this model predicts only the next token"
+        raise UsageError(message, help="end the text before the token to predict")
     if not (ids := _ids(vocabulary, begun)):
         raise UsageError("the text is empty", help="write how it begins")
     return ids

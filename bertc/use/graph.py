@@ -52,11 +52,8 @@ class Graph(nn.Module):
         self.pooled = states and body.pooler and "pooler" not in model.untrained
         self.narrow = not (states or body.pooled.of_rows) and all(h.states.pooled for h in heads)
         self.decodes = body.head.decoder > 0 and any(head.states.decoded for head in heads)
-        read = {
-            "input_ids": True, "attention_mask": True, "token_type_ids": body.kinds_of_segments > 1,
-            "language_ids": bool(body.languages),
-        }  # fmt: skip
-        self.inputs = tuple(name for name, reads in read.items() if reads)
+        read = {"token_type_ids": body.kinds_of_segments > 1, "language_ids": bool(body.languages)}
+        self.inputs = ("input_ids", "attention_mask", *(name for name in read if read[name]))
 
     def refuse_unsayable(self) -> None:
         """Refuse what no graph for rows of any length can say, naming the setting in the way."""

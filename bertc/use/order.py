@@ -35,10 +35,8 @@ def read_order(run: Path, first: int, end: int, write: Callable[[str], object]) 
     resolved = folder.read_resolved()
     steps = folder.fix_steps(resolved).steps
     if not 0 <= first < end <= steps:
-        raise UsageError(
-            f"the run has steps 0 to {steps - 1:,}, not {first:,} up to {end:,}",
-            f"--steps 0:{steps} lists all",
-        )
+        message = f"the run has steps 0 to {steps - 1:,}, not {first:,} up to {end:,}"
+        raise UsageError(message, f"--steps 0:{steps} lists all")
     with watching(AGAIN) as watched:
         corpus = read_text(folder, resolved, cache_folder(), watched)
 

@@ -191,9 +191,8 @@ def answer_examples(
     rows = encode(task, examples, vocabulary, stage.seq, stage.encoder.kinds_of_segments)
     started, progress = time.perf_counter(), progress or Silent()
     task_set, pad = TaskSet(task, rows, {}), vocabulary.pad
-    progress.begin(
-        f"answering {several(len(examples), 'row')} of {task.title}", len(rows.owners), "rows"
-    )
+    doing = f"answering {several(len(examples), 'row')} of {task.title}"
+    progress.begin(doing, len(rows.owners), "rows")
     answers = answer(model, stage, task_set, examples, rows, pad, progress=progress, fit=fit)
     progress.end()
     cuts = " and thresholds" * bool(fit.thresholds)

@@ -83,16 +83,12 @@ def _rows(
     device, batch = torch.device("cpu"), data.train(step, rows)
     vocab, inputs = vocab_tensors(data.vocabulary, device), to_inputs(batch, device)
     tongues = [held_out.language_of(resolved.languages, *pair) for pair in batch.languages.tolist()]
-    titles = [
-        escaped(f"row {number}" + (f" ({name})" if resolved.languages else ""))
-        for number, name in enumerate(tongues)
-    ]
+    names = [f" ({name})" if resolved.languages else "" for name in tongues]
+    titles = [escaped(f"row {number}{name}") for number, name in enumerate(names)]
     of_directions = rows_by_direction(stage, range(len(titles)))
-    texts = {}
+    texts, key, part = {}, mask_key(resolved.run.seed), part_over(stage, step)
     for direction, numbers in zip(split_rows(stage), of_directions, strict=True):
-        micro_batch = corrupt(
-            direction, inputs, vocab, mask_key(resolved.run.seed), part_over(stage, step)
-        )
+        micro_batch = corrupt(direction, inputs, vocab, key, part)
         for row in numbers:
             drawn = direction, data.vocabulary, micro_batch, batch, row, style
             texts[row] = _row_text(titles[row], *drawn)
@@ -104,10 +100,9 @@ def _examples(data: TaskData, examples: int, step: int | None) -> list[str]:
     texts, rows_shown = [], slice(0, examples)
     firsts = [replace(data, sets=(task_set,)).drawn(0, rows_shown) for task_set in data.sets]
     for task_set, chosen in firsts if step is None else [data.drawn(step, rows_shown)]:
-        (rows,) = cut(
-            task_set.train.lengths, chosen, task_set.rows_an_example, len(task_set.train.owners)
-        )
-        batch = gather(task_set.task, task_set.train, rows, data.vocabulary.pad)
+        train = task_set.train
+        (rows,) = cut(train.lengths, chosen, task_set.rows_an_example, len(train.owners))
+        batch = gather(task_set.task, train, rows, data.vocabulary.pad)
         texts += [_example(data.vocabulary, task_set, batch, row) for row in range(len(rows))]
     return texts
 
@@ -202,10 +197,8 @@ def _paragraphs(view: RowView, parts: list[int], places: range, notes: dict[int,
         word = notes.get(place) or view.token(view.seen[place])
         paragraphs.setdefault(parts[place], []).append(word)
     names = [chr(ord("A") + segment) if len(paragraphs) > 1 else " " for segment in paragraphs]
-    return [
-        _indent(f"  {name} ", " ".join(words))
-        for name, words in zip(names, paragraphs.values(), strict=True)
-    ]
+    pairs = zip(names, paragraphs.values(), strict=True)
+    return [_indent(f"  {name} ", " ".join(words)) for name, words in pairs]
 
 
 def _indent(prefix: str, text: str) -> str:

@@ -226,9 +226,8 @@ def _example(task: AnyTask, number: int, row: Any) -> example.Example:
         listed = isinstance(choices, list | tuple) and 2 <= len(choices) <= answer.most
         if len(parts) != len(task.reads) or not listed or not _are_texts([*texts, *choices]):
             raise _unlike(task, number, written)
-        return example.ChoiceExample(
-            key, texts[0] if len(texts) > 1 else "", texts[-1], tuple(choices), None
-        )
+        passage = texts[0] if len(texts) > 1 else ""
+        return example.ChoiceExample(key, passage, texts[-1], tuple(choices), None)
     either = is_imported(task) and len(parts) in (1, 2) and not isinstance(answer, Span)
     if not _are_texts(parts) or not (either or len(parts) == len(task.reads)):
         raise _unlike(task, number, written)

@@ -35,7 +35,6 @@ FAMILIES: tuple[Family, ...] = (
 )  # fmt: skip
 """Order in which families are tried for a program; the last accepts all that remain."""
 
-
 OTHERS = {
     "big_bird": "its attention draws blocks at random",
     "convbert": "half of its heads are convolutions",

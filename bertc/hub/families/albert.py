@@ -11,7 +11,6 @@ from bertc.ir.program.settings import Heads
 from bertc.ir.vocabulary import Unigram
 
 LAYER = "encoder.albert_layer_groups.{n}.albert_layers.0"
-USUAL_EMBEDDING = 128
 
 
 class HfAlbert(config.HfConfig):
@@ -42,7 +41,7 @@ class HfAlbert(config.HfConfig):
     def values(cls, encoder: Encoder, tokens: config.Tokens) -> dict[str, Any]:
         numbers, layers = weight_numbers(encoder), len(encoder.layers)
         groups = [numbers[owner] for owner in encoder.attention_owner]
-        narrower = min(USUAL_EMBEDDING, encoder.hidden // 2)
+        narrower = min(128, encoder.hidden // 2)  # the usual width, where it is one
         width = narrower if encoder.embedding == encoder.hidden else encoder.embedding
         return {
             **super().values(encoder, tokens), "embedding_size": width,

@@ -35,7 +35,6 @@ MEANING: dict[HfActivation, ffn.Activation] = {
 ACTIVATIONS = {ours: name for name, ours in reversed(MEANING.items())}
 """The first name of each, which computes the same to the last bit."""
 
-
 MOST_LISTED = 12
 
 
@@ -122,12 +121,10 @@ class HfConfig(BaseModel):
 
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
-        if self.hidden_size % self.num_attention_heads:
-            raise ValueError(
-                f"num_attention_heads = {self.num_attention_heads} does not divide "
-                f"hidden_size = {self.hidden_size}",
-                NO_CLASS,
-            )
+        width, heads = self.hidden_size, self.num_attention_heads
+        if width % heads:
+            message = f"num_attention_heads = {heads} does not divide hidden_size = {width}"
+            raise ValueError(message, NO_CLASS)
         return self
 
     @property
@@ -161,12 +158,9 @@ class HfConfig(BaseModel):
     def settings(self) -> dict[str, Any]:
         """bertc's settings of the network."""
         return {
-            "layers": self.num_hidden_layers,
-            "hidden": self.hidden_size,
-            "heads": self.num_attention_heads,
-            "ffn": self.intermediate_size,
-            "embedding": self.hidden_size,
-            "share": sharing.ShareNone(),
+            "layers": self.num_hidden_layers, "hidden": self.hidden_size,
+            "heads": self.num_attention_heads, "ffn": self.intermediate_size,
+            "embedding": self.hidden_size, "share": sharing.ShareNone(),
             "activation": MEANING[self.hidden_act],
             "norm": norm.PostNorm(eps=self.layer_norm_eps),
             "positions": LearnedPositions(
@@ -178,10 +172,8 @@ class HfConfig(BaseModel):
                 hidden=self.hidden_dropout_prob, attention=self.attention_probs_dropout_prob
             ),
             "initializer": Normal(std=self.initializer_range),
-            "head": head.TransformHead(),
-            "languages": (),
-            "language_embeddings": False,
-        }
+            "head": head.TransformHead(), "languages": (), "language_embeddings": False,
+        }  # fmt: skip
 
     @classmethod
     def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
@@ -189,10 +181,8 @@ class HfConfig(BaseModel):
         first, positions, init = encoder.layers[0], encoder.positions, encoder.initializer
         rows = positions.rows - positions.offset if isinstance(positions, TablePositions) else None
         return {
-            "hidden_size": encoder.hidden,
-            "num_hidden_layers": len(encoder.layers),
-            "num_attention_heads": first.heads,
-            "intermediate_size": first.ffn,
+            "hidden_size": encoder.hidden, "num_hidden_layers": len(encoder.layers),
+            "num_attention_heads": first.heads, "intermediate_size": first.ffn,
             "hidden_act": ACTIVATIONS[encoder.head_activation],
             "hidden_dropout_prob": encoder.dropout.hidden,
             "attention_probs_dropout_prob": encoder.dropout.attention,
@@ -200,11 +190,9 @@ class HfConfig(BaseModel):
             "type_vocab_size": encoder.segments,
             # bertc's default where widths decide.
             "initializer_range": 0.02 if init.kind == "fan-in" else init.std,
-            "layer_norm_eps": encoder.norm.eps,
-            "pad_token_id": tokens.pad,
-            "tie_word_embeddings": True,
-            "dtype": "float32",
-        }
+            "layer_norm_eps": encoder.norm.eps, "pad_token_id": tokens.pad,
+            "tie_word_embeddings": True, "dtype": "float32",
+        }  # fmt: skip
 
     @classmethod
     def to_file(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:

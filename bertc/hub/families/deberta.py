@@ -56,9 +56,8 @@ class HfDeberta(HfConfig):
         text = self.pos_att_type
         kinds = text.lower().split("|") if isinstance(text, str) else text
         if {kind.strip() for kind in kinds} != {"c2p", "p2c"}:
-            raise ValueError(
-                f"pos_att_type = {text}", "bertc scores distances by queries and by keys"
-            )
+            message = f"pos_att_type = {text}"
+            raise ValueError(message, "bertc scores distances by queries and by keys")
         return self
 
     def settings(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from bertc.hub.families import bert
 from bertc.hub.families.config import ROPE, PadId, Tokens, VocabularySize
-from bertc.hub.families.family import Family, TaskClass, TaskHeads, hf_class, poolers
+from bertc.hub.families.family import Family, TaskHeads, hf_class, poolers
 from bertc.hub.families.rotary_like import HfTurned
 from bertc.ir.base import Width
 from bertc.ir.network import layer, norm
@@ -78,10 +78,7 @@ EUROBERT = Family(
     copies={"lm_head.weight": "embed_tokens.weight"},
     classes=(hf_class("EuroBertForMaskedLM", "mlm"), hf_class("EuroBertModel")),
     tasks=TaskHeads(
-        (
-            TaskClass("EuroBertForSequenceClassification", "classifier", "read", "dense"),
-            TaskClass("EuroBertForTokenClassification", "classifier", "unread"),
-        ),
+        (bert.pooled_classes("EuroBert", "dense")[0], bert.token_classes("EuroBert")[0]),
         dropout="classifier_dropout",
         default=0.0,
         otherwise="EuroBERT has no class for choices and spans",

@@ -72,12 +72,10 @@ class HfModernBert(HfGated):
         if entry_count not in (0, self.num_hidden_layers):
             entries = f"layer_types has {entry_count} entries for {self.num_hidden_layers} layers"
             raise ValueError(entries, config.NO_CLASS)
-        if config.MEANING[self.classifier_activation] != config.MEANING[self.hidden_act]:
-            raise ValueError(
-                f"classifier_activation = {self.classifier_activation}, hidden_activation = "
-                f"{self.hidden_act}",
-                "bertc has one activation for gates and heads",
-            )
+        in_head, in_gate = self.classifier_activation, self.hidden_act
+        if config.MEANING[in_head] != config.MEANING[in_gate]:
+            message = f"classifier_activation = {in_head}, hidden_activation = {in_gate}"
+            raise ValueError(message, "bertc has one activation for gates and heads")
         return self
 
     def _attention(self) -> FullAttention | LocalAttention:

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from bertc.hub.families import bert
 from bertc.hub.families.config import ROPE, PadId, Single, Tokens, VocabularySize
-from bertc.hub.families.family import Family, TaskClass, TaskHeads, hf_class
+from bertc.hub.families.family import Family, TaskHeads, hf_class
 from bertc.hub.families.rotary_like import HfTurned
 from bertc.ir.base import Width
 from bertc.ir.network.encoder import Encoder
@@ -80,10 +80,7 @@ NOMIC = Family(
     copies=bert.tied("cls.predictions"),
     classes=(hf_class("NomicBertForMaskedLM", "mlm"), hf_class("NomicBertModel")),
     tasks=TaskHeads(
-        (
-            TaskClass("NomicBertForSequenceClassification", "classifier", "read"),
-            TaskClass("NomicBertForTokenClassification", "classifier", "unread"),
-        ),
+        (bert.pooled_classes("NomicBert")[0], bert.token_classes("NomicBert")[0]),
         dropout="classifier_dropout",
         otherwise="NomicBERT has no class for choices and spans",
     ),

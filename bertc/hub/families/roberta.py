@@ -106,11 +106,7 @@ def _layout(
         title=title,
         config=config,
         prefix="roberta",
-        names={
-            **bert.BODY,
-            **bert.POOLER,
-            **bert.mlm_keys("lm_head", "lm_head", "layer_norm"),
-        },
+        names={**bert.BODY, **bert.POOLER, **bert.mlm_keys("lm_head", "lm_head", "layer_norm")},
         copies=bert.tied("lm_head"),
         classes=(hf_class(f"{classes}ForMaskedLM", "mlm"), hf_class(f"{classes}Model", "pooler")),
         tasks=TaskHeads(

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from bertc.hub.families import bert, family
 from bertc.hub.families.config import HfConfig, Layers, PadId, Single, Tokens, VocabularySize, ends
+from bertc.hub.families.family import Obstacle
 from bertc.ir.base import Width
 from bertc.ir.network import head, layer, norm, positions
 from bertc.ir.network.attention import RelativeAttention
@@ -80,19 +81,15 @@ class HfXlnet(HfConfig):
         }  # fmt: skip
 
 
-def _obstacle(candidate: family.Candidate) -> family.Obstacle | None:
+def _obstacle(candidate: family.Candidate) -> Obstacle | None:
     """Two streams of other attention, or one stream that neither plm trained nor a task reads."""
     if not isinstance(candidate.encoder.attention, RelativeAttention):
         why = "only the XLNet layout has two streams"
-        return family.Obstacle(
-            "objective=plm", why, "attention=relative(untie=true, segments=true)"
-        )
+        return Obstacle("objective=plm", why, "attention=relative(untie=true, segments=true)")
     if candidate.encoder.two_streams or candidate.tuned:
         return None
     why = "the XLNet layout has an embedding for the query stream, which only plm trains"
-    return family.Obstacle(
-        f"attention={show_value(candidate.encoder.attention)}", why, "attention=full"
-    )
+    return Obstacle(f"attention={show_value(candidate.encoder.attention)}", why, "attention=full")
 
 
 def _stored_shape(encoder: Encoder, name: str, shape: family.Shape) -> family.Shape:

@@ -146,10 +146,8 @@ def remark_own_layout(program: Complete, resolved: Resolved, diagnostics: Diagno
     unshipped = [span for span in spans if not span.source.name.startswith("shipped ")]
     if spans and not unshipped:
         return
-    message = (
-        "the trained model fits no layout of transformers and is exported with its own code: "
-        f"{obstacle.setting} stands in the way"
-    )
+    cause = f"is exported with its own code: {obstacle.setting} stands in the way"
+    message = f"the trained model fits no layout of transformers and {cause}"
     span = unshipped[0] if unshipped else None
     diagnostics.remark(Diagnostic("R108", message, span, label=obstacle.why, help=obstacle.instead))
 

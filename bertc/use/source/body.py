@@ -20,7 +20,6 @@ LONG_PART = 64
 NESTED = 84
 """Columns of a line up to which a value with a name of one word is nested in it."""
 
-
 ATTENTION_CALL = "torch.nn.functional.scaled_dot_product_attention"
 NOT_NAMES = {"self", "F", "nn", "torch", *BATCH_AXES}
 
@@ -68,9 +67,9 @@ class ForwardBody:
         self._containers, self._constants = containers, known
         self.names: dict[TensorValue, str] = {}
         self._sizes = AxisNames(self.free, self.names)
-        self._current: dict[str, TensorValue] = {}  # by the names that they have at a statement
         self._bound = set(self._bindings())
         self.names |= {v: self._called(v) for v in (*self.free, *self._bound)}
+        # By the names that they have at a statement.
         self._current = {self.names[value]: value for value in self.free}
         for call in self.calls:
             value = call.results[0]

@@ -1,6 +1,6 @@
 """The file of a program, compared with its modules before it is written."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -71,11 +71,9 @@ def random_weights(resolved: Resolved) -> dict[str, Tensor]:
 def refuse_difference(name: str, largest: float) -> None:
     """Refuse to write what differs by more than rounding."""
     if not largest <= TOLERANCE:
-        raise DataError(
-            f"the written source differs from the program by {largest:.1e} in {name}; nothing was "
-            "written",
-            help="report the spec: its source cannot be written yet",
-        )
+        apart = f"the written source differs from the program by {largest:.1e} in {name}"
+        remedy = "report the spec: its source cannot be written yet"
+        raise DataError(f"{apart}; nothing was written", help=remedy)
 
 
 Results = Callable[[], dict[str, Tensor]]
@@ -84,11 +82,27 @@ Results = Callable[[], dict[str, Tensor]]
 def name_differences(
     written: Results, expected: Results, weights: Mapping[str, Tensor]
 ) -> list[tuple[str, float]]:
-    """Differences of results by name, and of the gradients of weights."""
+    """Differences of outputs by name, and of the gradients of a random sum of them."""
     # Both compute with plain functions of torch, not with the kernels for a CPU.
     plain = patch.object(torch.compiler, "is_compiling", lambda: True)
     with torch.set_grad_enabled(bool(weights)), plain:
-        return list(_pairs(written(), expected(), weights))
+        results, references = written(), expected()
+        differences = [(name, difference(x, references[name])) for name, x in results.items()]
+        if not weights:
+            return differences
+        generator = torch.Generator().manual_seed(1)
+        sums = [torch.zeros(()), torch.zeros(())]
+        for name, result in results.items():
+            factor = torch.randn(result.shape, generator=generator) / result.numel() ** 0.5
+            weighted = (x.masked_fill(x.isinf(), 0) * factor for x in (result, references[name]))
+            sums = [total + x.sum() for total, x in zip(sums, weighted, strict=True)]
+        both = [torch.autograd.grad(s, [*weights.values()], allow_unused=True) for s in sums]
+    for mine, reference in zip(*both, strict=True):
+        if mine is not None and reference is not None:
+            largest = max(1.0, float(torch.linalg.vector_norm(reference, torch.inf)))
+            apart = torch.linalg.vector_norm(mine.sub_(reference), torch.inf)
+            differences.append(("the gradients", float(apart) / largest))
+    return differences
 
 
 def load_source(source: str, weights: Mapping[str, Tensor]) -> nn.Module:
@@ -129,27 +143,6 @@ def inputs_of(arguments: dict[str, Tensor]) -> EncoderInputs:
         arguments["token_ids"], arguments["segment_ids"], arguments["attention_mask"].bool(),
         language_ids=arguments["language_ids"],
     )  # fmt: skip
-
-
-def _pairs(
-    results: dict[str, Tensor], expected: dict[str, Tensor], weights: Mapping[str, Tensor]
-) -> Iterator[tuple[str, float]]:
-    """Differences of outputs, and of the gradients of a random sum of them."""
-    generator = torch.Generator().manual_seed(1)
-    sums = [torch.zeros(()), torch.zeros(())]
-    for name, result in results.items():
-        yield name, difference(result, expected[name])
-        if weights:
-            factor = torch.randn(result.shape, generator=generator) / result.numel() ** 0.5
-            weighted = (x.masked_fill(x.isinf(), 0) * factor for x in (result, expected[name]))
-            sums = [total + x.sum() for total, x in zip(sums, weighted, strict=True)]
-    if weights:
-        both = [torch.autograd.grad(s, [*weights.values()], allow_unused=True) for s in sums]
-        for mine, reference in zip(*both, strict=True):
-            if mine is not None and reference is not None:
-                largest = max(1.0, float(torch.linalg.vector_norm(reference, torch.inf)))
-                apart = torch.linalg.vector_norm(mine.sub_(reference), torch.inf)
-                yield "the gradients", float(apart) / largest
 
 
 def difference(result: Tensor, target: Tensor) -> float:

@@ -64,17 +64,14 @@ def export_code(
         if left:
             write_tensors(fresh / exporting.BESIDE, left)
         exporting.save_tokenizer(vocabulary, fresh, program, always_cut=True)
-    notes = [
-        f"its classes are in {file}.py: load it with trust_remote_code=True, in transformers 4.51 "
-        "or later"
-    ]
+    way = "load it with trust_remote_code=True, in transformers 4.51 or later"
+    notes = [f"its classes are in {file}.py: {way}"]
     if left:
         parts = sorted({".".join(key.split(".")[:2]) for key in left})
         notes.append(f"{listed(parts)}: written to {exporting.BESIDE}, for bertc alone")
     notes += exporting.notes_on_reading(program)
-    return exporting.Exported(
-        folder, exporting.CODE, f"AutoModel{kind.removeprefix('Model')}", tuple(notes)
-    )
+    loads = f"AutoModel{kind.removeprefix('Model')}"
+    return exporting.Exported(folder, exporting.CODE, loads, tuple(notes))
 
 
 def _refuse_unsayable(resolved: Resolved) -> None:
@@ -86,10 +83,8 @@ def _refuse_unsayable(resolved: Resolved) -> None:
         "table=adaptive": isinstance(body.table, AdaptiveTable),
     }
     for what in (reason for reason, holds in reasons.items() if holds):
-        raise DataError(
-            f"{what} stands in the way: no class of transformers calls such a network",
-            help="bertc build SPEC -o FILE.py writes it as a file of PyTorch",
-        )
+        message = f"{what} stands in the way: no class of transformers calls such a network"
+        raise DataError(message, help="bertc build SPEC -o FILE.py writes it as a file of PyTorch")
     for task in resolved.stages[-1].tasks:
         if beyond := beyond_last(task):
             raise DataError(str(beyond), help=beyond.way_out)
@@ -249,15 +244,12 @@ def _language_model(resolved: Resolved, head: str, classes: Classes, name: str) 
     lines = [line.replace("self.encoder.", "self.model.encoder.") for line in scoring.statements()]
     kind, ahead = scores_class(resolved), exporting.scores_next(resolved)
     values = {
-        "Name": name,
-        "kind": kind,
-        "term": head,
+        "Name": name, "kind": kind, "term": head,
         "head": classes.made.get(module, "nn.Module()"),  # one without weights
         "next": ", each of the one after it; the loss moves labels" if ahead else "",
         "scores": _method("scores", ["states", "**kwargs"], lines),
-        "output": f"{kind.removeprefix('For')}Output",
-        "moved": forms()["moved"] if ahead else "",
-    }
+        "output": f"{kind.removeprefix('For')}Output", "moved": forms()["moved"] * ahead,
+    }  # fmt: skip
     return Template(forms()["language_model"]).substitute(values)
 
 

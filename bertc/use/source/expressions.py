@@ -218,8 +218,7 @@ def constants_of(resolved: Resolved) -> Constants:
             values["LOCAL_ROTARY_BASE"] = body.positions.local_theta
         inner = first.heads * first.head_dim
         sizes["heads", inner] = "HIDDEN" if inner == body.hidden else "HEADS * HEAD_DIM"
-        sizes["ffn", first.ffn] = "FFN"
-        sizes["positions", body.positions.rows] = "POSITIONS"
+        sizes |= {("ffn", first.ffn): "FFN", ("positions", body.positions.rows): "POSITIONS"}
         sizes["segments", body.segments] = "SEGMENTS"
     return Constants(sizes, values)
 

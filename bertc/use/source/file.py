@@ -120,10 +120,7 @@ def docstring(resolved: Resolved, settings: str) -> str:
     costs, names = estimate(resolved, "h200"), {*resolved.encoder.settings(), *OF_NETWORK}
     stage = costs.stages[-1]
     flops, tokens = units.flops_text(stage.flops.forward_per_example), resolved.stages[-1].seq
-    lines = [
-        f'"""{resolved.name or "A program"}: {costs.parameters.total:,} parameters, {flops} for '
-        f"{tokens} tokens."
-    ]
+    size = f"{costs.parameters.total:,} parameters, {flops} for {tokens} tokens."
     waiting, blocks = list[str](), list[str]()
     for block in re.split(r"\n(?=[^\s)])", settings):
         waiting.append(block)  # a comment is of the setting that follows
@@ -132,7 +129,8 @@ def docstring(resolved: Resolved, settings: str) -> str:
             waiting = []
     part = ["", "Settings, and where they come from:", ""]
     part += [line for block in blocks for line in block.splitlines()]
-    return "\n".join([*lines, "", forms()["legend"], *(part if blocks else []), '"""'])
+    first = f'"""{resolved.name or "A program"}: {size}'
+    return "\n".join([first, "", forms()["legend"], *(part if blocks else []), '"""'])
 
 
 def own_source(modules: Iterable[nn.Module]) -> tuple[list[str], str, frozenset[str]]:

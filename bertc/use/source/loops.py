@@ -110,11 +110,10 @@ def _for(target: str, over: str, text: str) -> str:
 def _chosen(rows: list[str], first: int, layer: str) -> str:
     """The row of a layer, where one of two rows comes at regular layers; else ''."""
     rare, often = sorted(set(rows), key=rows.count)[:2]
-    places = [first + number for number, row in enumerate(rows) if row == rare]
+    places = [n for n, row in enumerate(rows, first) if row == rare]
     period = places[1] - places[0] if len(places) > 1 else 0
-    expected = [
-        n for n in range(first, first + len(rows)) if period and n % period == places[0] % period
-    ]
+    numbers = range(first, first + len(rows)) if period else ()
+    expected = [n for n in numbers if n % period == places[0] % period]
     if len(set(rows)) > 2 or places != expected:
         return ""
     return f"{rare} if {layer} % {period} == {places[0] % period} else {often}"

@@ -81,9 +81,10 @@ def _scores(
         return scores(model, cast(Objective, term), states_bsh, results["first"], inputs)
     if isinstance(head, AdaptiveTokenHead | TokenHead):
         return language_scores(model, term.head_name, states_bsh, name)
-    pooled = results.get("pooled") if isinstance(term.head_node, Classifier) else None
-    read_by_head = states_bsh if isinstance(head, Detector) else pooled
-    return None if read_by_head is None else cast(Tensor, head(read_by_head))
+    if isinstance(head, Detector):
+        return head(states_bsh)
+    labels = isinstance(term.head_node, Classifier) and "pooled" in results
+    return cast(Tensor, head(results["pooled"])) if labels else None
 
 
 def language_scores(model: Model, head: str, states_bsh: Tensor, network: str = MAIN) -> Tensor:

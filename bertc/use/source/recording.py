@@ -118,10 +118,8 @@ class Recorder(TorchFunctionMode):
         self.sizes = sizes
         self.paths = {module: path for path, module in root.named_modules()}
         self.scope = CallScope(root, "")
-        self._values = {
-            id(parameter): TensorValue(parameter, None, self.scope, path)
-            for path, parameter in root.named_parameters()
-        }
+        weights = root.named_parameters()
+        self._values = {id(x): TensorValue(x, None, self.scope, path) for path, x in weights}
         self._made: dict[int, LongList] = {}
         self._segment = self._segments = 0
         self._passed: dict[int, tuple[dict[str, Any], int]] = {}

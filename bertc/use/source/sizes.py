@@ -53,9 +53,8 @@ class BatchSizes:
         """Choose numbers unlike those of a program, of tokens up to ``most``."""
         self._numbers, self._known = numbers, dict[int, BatchSize]()
         self.rows = next(n for n in LIKELY_ROWS if all(x % n or not x for x in numbers))
-        free = (
-            n for n in (*range(11, most + 1), *range(10, 1, -1)) if not {*_size_of(n)} & {*numbers}
-        )
+        likely = (*range(11, most + 1), *range(10, 1, -1))
+        free = (n for n in likely if not {*_size_of(n)} & {*numbers})
         self.tokens = next(free, 11)
         self.axes = dict(zip(BATCH_AXES, (self.rows, self.tokens), strict=True))
         for axis, number in self.axes.items():
