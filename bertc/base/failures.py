@@ -105,8 +105,7 @@ def _explain_value(cause: BaseException | None) -> str:
         return ""
     first = errors()[0]
     value, limits = str(first["input"])[:60], first.get("ctx", {})
-    fault = FAULTS.get(first["type"].partition("_")[0], "")
-    return fault.format(value, **limits)
+    return FAULTS.get(first["type"].partition("_")[0], "").format(value, **limits)
 
 
 def _internal(error: BaseException) -> int:

@@ -73,10 +73,6 @@ def _weights(step: Step) -> Counter[str]:
     return weights
 
 
-PER_HOST = 8
-"""Maximum number of devices per machine."""
-
-
 def estimate(
     resolved: Resolved,
     device: str | Device = "h200",
@@ -97,7 +93,7 @@ def estimate(
         steps = max(1, int(most / a_step))
         timed = estimate(resolved.of_steps(steps), *how)
         return replace(timed, fingerprint=resolved.fingerprint())
-    world = World(devices, largest_divisor(devices, PER_HOST))
+    world = World(devices, largest_divisor(devices, 8))
     target = device if isinstance(device, Device) else device_named(device, world.per_host)
     target = replace(target, memory_bytes=int(min(target.memory_bytes, memory_bytes)))
     layout = layout_on(resolved, target.memory_bytes, world)

@@ -247,8 +247,7 @@ FP32 = 4
 Bf16 = Literal["native", "rounded", "looped"]
 """Ways of devices to make products of bf16 numbers: by instructions, in fp32, or looped.
 
-In fp32 they are rounded afterwards; looped by torch's own code there is no copy in fp32.
-"""
+In fp32 they are rounded afterwards; looped by torch's own code there is no copy in fp32."""
 
 
 class Execution(NamedTuple):

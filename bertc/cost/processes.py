@@ -101,8 +101,6 @@ HOP_SECONDS, NETWORK_HOP_SECONDS = 3.4e-6, 9.6e-6
 """Latency of a hop by NVLink and by network (NCCL, src/graph/tuning.cc: hwLat of Ring, Simple).
 
 Between machines there are as many as a tree has, which NCCL picks where a ring takes longer."""
-BUCKET_BYTES = 25 * 2**20
-"""Gradients that DDP sums at once (torch, DistributedDataParallel: bucket_cap_mb)."""
 FORWARD, BACKWARD = 1 / 3, 2 / 3
 """Shares of the time of a micro-batch."""
 
@@ -180,12 +178,12 @@ def estimate_spread(
 
 
 def _buckets(seconds: list[float], weights: list[float]) -> Iterator[tuple[float, float]]:
-    """Seconds of backward until each bucket is full, and its bytes."""
+    """Seconds of backward until each of DDP's buckets is full (bucket_cap_mb), and its bytes."""
     passed = size_bytes = 0.0
     for place, (computing, number) in enumerate(zip(seconds, weights, strict=True), 1):
         passed += BACKWARD * computing
         size_bytes += FP32 * number
-        if size_bytes >= BUCKET_BYTES or place == len(weights):
+        if size_bytes >= 25 * 2**20 or place == len(weights):
             yield passed, size_bytes
             passed = size_bytes = 0.0
 

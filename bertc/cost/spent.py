@@ -17,8 +17,6 @@ from bertc.ir import operation as op
 from bertc.ir.network.body import counted_weights
 from bertc.ir.program import Network, Stage, heads_of
 
-FORWARD_ALONE = 0.4
-"""Forward's share of the time of an operation other than a matmul."""
 STARTS_OF_A_LOSS, STARTS_OF_A_STEP = 43, 120
 """Kernels of a network's loss (gathering states, counting hits), and of a step (masking, checks,
 update)."""
@@ -160,8 +158,8 @@ def _spent(operation: op.Operation, how: Execution, device: Device) -> Spent:
 
 
 def _forward_alone(operation: op.Operation, spent: Spent, how: Execution) -> Spent:
-    costs = cost(operation, how)
-    return spent.times(costs.flops / costs.train_flops if costs.train_flops else FORWARD_ALONE)
+    costs = cost(operation, how)  # of no FLOPs if it is other than a matmul
+    return spent.times(costs.flops / costs.train_flops if costs.train_flops else 0.4)
 
 
 def _arithmetic(operation: op.Operation, costs: Cost, how: Execution, device: Device) -> float:

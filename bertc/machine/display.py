@@ -20,8 +20,6 @@ LIVE_SECONDS = 0.1
 """Seconds between two updates of the live line."""
 SHORTEST_FORECAST_SECONDS = 60.0
 """Seconds up to which a run is so short that no forecast of its end is shown."""
-SILENT_SECONDS = 5.0
-"""Seconds before the first plain line about an evaluation; most are over by then."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,7 @@ class Plain(Display):
         self._task, self._unit, self._done, self._total = task, unit, 0, total
         self._began = self._last = time.monotonic()
         if self._training:
-            self._last -= PLAIN_SECONDS - SILENT_SECONDS
+            self._last -= PLAIN_SECONDS - 5.0  # most evaluations are over by then
         else:
             self.note(f"{task} ...")
 

@@ -31,8 +31,7 @@ SUMS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "MKL_CBWR": "AUTO", ONE_ORDER: "1"
 
 cuBLAS: fixed buffers, fixed results. MKL: no scheduling by load, and no choice of a kernel by
 address (Developer Guide, "Obtaining Numerically Reproducible Results"). The compiler has a mode
-of its own.
-"""
+of its own."""
 MATMUL = {"cpu": (2048, 1), "cuda": (8192, 8)}
 """Width of the timed products, and their number between two looks at the clock."""
 MATMUL_SECONDS = 0.3
@@ -41,8 +40,7 @@ SHARE_OF_MEASURED = PRODUCTS_OF_A_STEP / 0.79
 """Fraction of the measured rate that a step's products reach.
 
 An A100's large products reach 0.79 of the peak on its data sheet, so that steps get a larger
-fraction of a measured rate than of a published one.
-"""
+fraction of a measured rate than of a published one."""
 
 
 def detect(device: str = "auto", processes: int = 1) -> Machine:
@@ -78,8 +76,7 @@ def _processor() -> str:
 
 def _free_memory_bytes() -> int:
     """Main memory available without swapping, in bytes, within the limit of the control group."""
-    pages, page_bytes = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-    free = pages * page_bytes
+    free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for line in system_text(Path("/proc/meminfo")).splitlines():
         if line.startswith("MemAvailable:"):
             free = int(line.split()[1]) * 1024

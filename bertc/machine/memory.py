@@ -23,14 +23,12 @@ from bertc.ir.program import Resolved, Stage
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 _NEVER, _TRIM_DEFAULT, _MMAP_DEFAULT = -1, 128 * 1024, 65_536
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-_RESET_PEAK = "5"  # proc(5)
 WORDS = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
 """Words of RuntimeErrors of the CPU's allocator, of CUDA outside its own, and of BLAS libraries."""
 BEYOND = 1.25
 """Estimated memory over what is free from which a plan is refused.
 
-Estimates are a few percent off at most (docs/estimates.md), and other processes may free some.
-"""
+Estimates are a few percent off at most (docs/estimates.md), and other processes may free some."""
 
 
 @contextmanager
@@ -67,7 +65,7 @@ def begin_peak(device: torch.device) -> int:
     if libc := _glibc():
         libc.malloc_trim(0)
     with suppress(OSError):
-        _CLEAR.write_text(_RESET_PEAK)
+        _CLEAR.write_text("5")  # resets the peak, proc(5)
         if device.type == "cpu":
             return _status_bytes("VmRSS")
     if device.type == "cuda":
@@ -127,8 +125,7 @@ def out_of_memory(stage: Stage, micro: int, rehearse: Callable[[int], None] | No
         help = "a smaller model, a shorter seq, or a larger device"
         return MachineError(f"{what}, nor does one", help)
     does = "do" if rehearse else "might"
-    help = f"--resume --set microbatch={rows}"
-    return MachineError(f"{what} in memory; {rows} {does}", help)
+    return MachineError(f"{what} in memory; {rows} {does}", f"--resume --set microbatch={rows}")
 
 
 def _fits(rehearse: Callable[[int], None], rows: int) -> bool:

@@ -37,12 +37,7 @@ _FIGURE = re.compile(r"[+x-]?(\d|inf|nan)|=$")
 
 
 def render(diagnostics: Iterable[Diagnostic], color: bool = False) -> str:
-    """The text of all diagnostics in the order of their places, safe for terminals."""
-    return "\n\n".join(_Page(color).one(diagnostic) for diagnostic in sort_by_place(diagnostics))
-
-
-def sort_by_place(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Diagnostics by source, as first met, then by place; those without a place last."""
+    """The text of all diagnostics, safe for terminals: by source as first met, then by place."""
     unique = list(dict.fromkeys(diagnostics))
     sources = list(dict.fromkeys(d.span.source for d in unique if d.span))
 
@@ -50,7 +45,7 @@ def sort_by_place(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
         span = diagnostic.span
         return (sources.index(span.source), span.start) if span else (len(sources), 0)
 
-    return sorted(unique, key=place)
+    return "\n\n".join(_Page(color).one(diagnostic) for diagnostic in sorted(unique, key=place))
 
 
 def escaped(text: str) -> str:

@@ -17,14 +17,12 @@ EFFICIENT_TOKENS: Mapping[str, int] = {"cpu": 256, "cuda": 8192}
 
 On a CPU casting weights and adding gradients take that quarter at 512 tokens of a 256-wide encoder,
 at 150 of a 768-wide one. On a GPU, not measured: the host takes about 0.5 ms for a 768-wide layer,
-forward and backward, in which an H200 computes it for so many tokens (docs/estimates.md).
-"""
+forward and backward, in which an H200 computes it for so many tokens (docs/estimates.md)."""
 COMPILING_PAYS_FLOPS = 1e17
 """FLOPs of a fine-tuning run from which compiling pays: 10 minutes at 40% of an H100's peak.
 
 1.7e14 FLOPs a second are assumed. Compiling takes 0.5 to 1.5 minutes and saves about a fifth of the
-rest; not measured.
-"""
+rest; not measured."""
 _SUMS: Mapping[str, str] = {
     "no": "deterministic=no: fast kernels add in any order, so runs agree to rounding, not to the "
     "bit",
@@ -198,11 +196,9 @@ def largest_divisor(batch: int, limit: int) -> int:
     """The largest divisor of ``batch`` up to ``limit``; at least 1."""
     if limit <= math.isqrt(batch):
         return next((size for size in range(limit, 1, -1) if batch % size == 0), 1)
-    largest = 1
-    for small in range(1, math.isqrt(batch) + 1):
-        if batch % small == 0:
-            largest = max([largest, *(size for size in (small, batch // small) if size <= limit)])
-    return largest
+    smaller = [size for size in range(1, math.isqrt(batch) + 1) if batch % size == 0]
+    sizes = (*smaller, *(batch // size for size in smaller))
+    return max((size for size in sizes if size <= limit), default=1)
 
 
 def next_bytes(resolved: Resolved, step: int) -> int:

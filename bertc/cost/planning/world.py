@@ -10,8 +10,7 @@ Strategy = Literal["single", "ddp", "fsdp", "hsdp"]
 SHARD_ABOVE = 0.6
 """Fraction of a device that weights, gradients and moments may take before they are sharded.
 
-A model that fits trains up to four times as fast replicated (allenai/OLMo, issue 762).
-"""
+A model that fits trains up to four times as fast replicated (allenai/OLMo, issue 762)."""
 
 
 class World(NamedTuple):

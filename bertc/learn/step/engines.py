@@ -21,8 +21,7 @@ from bertc.model import Memory, Model
 Objective = Callable[[MicroBatch, Tensor], tuple[Tensor, Tensor, Memory | None]]
 """From a micro-batch and factors (t,) to the loss, detached sums and hits (2, t), and memory.
 
-The memory is what the following rows attend to.
-"""
+The memory is what the following rows attend to."""
 
 
 class ObjectiveModule(nn.Module):

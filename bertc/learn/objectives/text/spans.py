@@ -21,10 +21,9 @@ def lengths_below(span: SpanUnit) -> tuple[float, ...]:
 
 def span_draws(span: SpanUnit, rate: float, predictions: int) -> int:
     """Number of span anchors drawn per row."""
-    lengths = range(1, span.max + 1)
-    mass = [later - earlier for earlier, later in pairwise((0.0, *lengths_below(span)))]
-    mean = sum([i * p for i, p in zip(lengths, mass, strict=True)])
-    square = sum([i * i * p for i, p in zip(lengths, mass, strict=True)])
+    below = pairwise((0.0, *lengths_below(span)))
+    mass = [(i, later - earlier) for i, (earlier, later) in enumerate(below, 1)]
+    mean, square = sum([i * p for i, p in mass]), sum([i * i * p for i, p in mass])
     return draws.draws_needed(rate, mean, square, predictions)
 
 
