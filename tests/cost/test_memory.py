@@ -1,5 +1,4 @@
 """Memory: what it adds up to, what makes it grow, and what autograd really keeps.
-
 Each operation's rule beside real tensors, and the walk over every kind of part.
 """
 

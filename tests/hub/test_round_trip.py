@@ -247,7 +247,6 @@ def asked_of(
     folder: Path, chosen: hf_models.Case
 ) -> tuple[Any, Model, EncoderInputs, dict[str, torch.Tensor]]:
     """Both models and what both read: rows in an order that the objective drew.
-
     All slots are used, for in others there is a token that may see itself.
     """
     reference, ours = chosen.save(folder), load(folder)

@@ -1,5 +1,4 @@
 """``init``: a run that begins with the weights of another, an import or a folder.
-
 With all of them, with chosen layers, or with the embeddings alone.
 """
 

@@ -1,5 +1,4 @@
 """Stages that prune, and what is inside a run: attention maps, models without some heads.
-
 What is removed stays so, the network left computes the same, runs resume.
 """
 
