@@ -54,8 +54,7 @@ def encoded(model: Model, batch: dict[str, torch.Tensor]) -> torch.Tensor:
 
 def mlm_logits(model: Model, hidden: torch.Tensor) -> torch.Tensor:
     """The head over the vocabulary at every position."""
-    term = model.resolved.terms()[0].objective
-    head = model.heads[term.head_name]
+    head = model.heads[model.resolved.terms()[0].objective.head_name]
     table = model.encoder.embeddings.token.get_parameter("weight")
     return head.scores(hidden, table if head.weight is None else head.weight)
 
