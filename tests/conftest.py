@@ -64,7 +64,6 @@ COMPILING = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that compile or start processes, so that one worker gets them all.
-
     What they load is then loaded once, and no worker ends with a long test.
     """
     first = {item.path for item in items if "processes" in getattr(item, "fixturenames", ())}
@@ -74,7 +73,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Run tests in an empty folder, and collect the garbage that they make.
-
     No test sees the folder that the suite is started in, and none collects after every 700 objects.
     """
     empty = tempfile.mkdtemp(prefix="bertc-tests-")
@@ -101,7 +99,6 @@ def tokenizers_of_others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
 @pytest.fixture(scope="session")
 def processes() -> ForkServerContext:
     """Processes that fork from a server which has torch loaded, so that each starts at once.
-
     A session has one such server: what it loads is decided here for all tests.
     """
     context = multiprocessing.get_context("forkserver")

@@ -30,7 +30,6 @@ def found(spec: str) -> Diagnostics:
 
 def apply_fixes(source: Source, diagnostics: Iterable[Diagnostic]) -> str:
     """The text of a source after its first remedies; of two that overlap, only one is applied.
-
     Edits that two diagnostics share are made once.
     """
     edits: list[Fix] = []

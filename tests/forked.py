@@ -1,5 +1,4 @@
 """What processes that tests fork have loaded before they begin (``processes`` in conftest.py).
-
 Beside torch it is the modules whose functions they call, with pytest, and what a run writes of its
 program, which is built where it is first asked for. Contenders of a benchmark take short turns.
 """

@@ -1,5 +1,4 @@
 """A new kind of each sort is its node and its tensors, all of it here: nothing else names it.
-
 ``test_extension.py`` plugs each in where its union and its one match are, and uses it.
 """
 

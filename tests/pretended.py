@@ -1,5 +1,4 @@
 """A GPU that computes nothing, for machines without one: what a step would ask of a real one.
-
 Code between ``with Gpu()`` sees CUDA tensors and takes their branches; beneath they are torch's
 ``meta`` tensors, which have a shape and no values. Every operation is recorded: what launches a
 kernel, what makes the host wait, what is copied between memories, and the bytes in use.

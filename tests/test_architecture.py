@@ -35,7 +35,6 @@ ROOMS = (
     "run", "use", "api", "lab", "cli",
 )  # fmt: skip
 """Rooms of the package from the ground up: one imports only from those before it.
-
 ``check`` is above ``tasks`` and ``hub``, since its first passes read the facts of files.
 """
 TORCH_FREE = ("base", "ir", "lang", "cost", "check", "text/cache", "text/tokenizers", "lab/editor")
@@ -237,7 +236,6 @@ def test_no_file_is_named_for_nothing() -> None:
 
 LISTING = ("hub/families/", "ir/program/settings.py", "lab/reproduce/table.py")
 """Files that say kinds as data: what a layout has, by its heads too, and defaults of settings.
-
 A scale of tables is called as an attention kind.
 """
 

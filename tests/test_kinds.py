@@ -47,7 +47,6 @@ TOY = {
     "batch": 4, "steps": 4, "precision": "fp32",
 }  # fmt: skip
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-VARIANTS = {"even": "", "uneven": "heads=[2,4]", "packed": "pack=true"}
 CPU = torch.device("cpu")
 LEFT, TRAINED = set[str](), set[str]()  # of networks, and of stages, that are alike one
 
@@ -82,7 +81,7 @@ def test_the_table_has_every_kind_of_every_union():
     ("union", "kind"), [(union, kind) for union, kinds in NETWORKS.items() for kind in kinds]
 )
 def test_a_kind_is_counted_trained_and_exported_or_refused(union, kind, own_modules, tmp_path):
-    for variant, more in VARIANTS.items():
+    for variant, more in {"even": "", "uneven": "heads=[2,4]", "packed": "pack=true"}.items():
         try:
             resolved = resolve(spec(f"{more} {NETWORKS[union][kind]}"))
         except SpecError:

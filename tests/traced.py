@@ -13,7 +13,6 @@ from torch.fx import GraphModule
 @contextmanager
 def traced(look: Callable[[GraphModule], None] = lambda graph: None) -> Iterator[None]:
     """Have ``torch.compile`` trace, decompose and split graphs, ``look`` at each and run it.
-
     All that Inductor does before it writes kernels is done; writing and compiling those takes most
     of the time.
     """

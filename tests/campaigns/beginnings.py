@@ -116,7 +116,6 @@ def words(data: Path) -> Iterator[Row]:
 
 def windows(data: Path) -> Iterator[Row]:
     """Film reviews of 750 words in rows of 128 tokens: their beginning, or all of it.
-
     Of nothing but these few reviews neither learns: so what has learned sentences goes on.
     """
     with zipfile.ZipFile(data / "nltk/movie_reviews.zip") as files:

@@ -1,5 +1,4 @@
 """Commands run in forked children: modules are loaded once, and a crash or a hang ends one child.
-
 The parent starts no thread and never computes with torch, so that what is forked is whole.
 """
 

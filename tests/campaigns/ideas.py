@@ -1,5 +1,4 @@
 """Values of every axis of a program, as settings beside those of one tiny network.
-
 Paths are those of ``tests/net/farm`` and of a run folder beside it, ``bert``, of the base alone.
 """
 

@@ -37,7 +37,6 @@ from tests.campaigns.options import read_options
 
 STRETCHES = 20
 SPEC = "layers=1 hidden=16 heads=1 seq=128 batch=256 steps=2000000 objective=mlm format=blocks"
-HELD = ("heldout.ids", "heldout.sentences", "heldout.documents", "train.counts")
 
 
 class OnDemand(MemoryFileSystem):
@@ -89,7 +88,7 @@ def make(folder: Path, shards: int, shard_bytes: int, cache: str) -> str:
         writer.begin()
         writer.add(rng.integers(5, 200, 50_000).astype(np.uint16), np.full(2000, 25))
     writer.close()
-    for name in HELD:
+    for name in ("heldout.ids", "heldout.sentences", "heldout.documents", "train.counts"):
         shutil.copy(folder / "small/00000" / name, part / name)
     stage, tokens = program.stages[0], open_tokens(part, "train", np.uint16)
     (arrangement,) = arrangements(stage, program)

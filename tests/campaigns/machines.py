@@ -1,5 +1,4 @@
 """Runs on two "machines": network namespaces joined by 1 Gbit and 20 ms, two processes each.
-
 nice python -m tests.campaigns.machines [--only partition] [--log FILE]
 
 In each case something happens to a run in its middle. It has to end by itself within the stated

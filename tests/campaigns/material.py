@@ -24,7 +24,6 @@ SET = f"{NETWORK} vocab=wordpiece(150) data=hf('{{}}') device=cpu"
 @dataclass(frozen=True)
 class Target:
     """Folders of the material, the files of them to damage, and the commands that read them.
-
     Where a run is ``made``, entries of the cache are swapped, and it is the one without that.
     """
 

@@ -6,7 +6,6 @@ from typing import Any
 
 def read_options(about: str | None, **usual: Any) -> argparse.Namespace:
     """Each has a usual value, or is a type where one has to be given.
-
     A list has the words of an option that may come again; of a tuple's choices the first is usual.
     """
     how = argparse.RawDescriptionHelpFormatter

@@ -1,5 +1,4 @@
 """Memory: what it adds up to, what makes it grow, and what autograd really keeps.
-
 Each operation's rule beside real tensors, and the walk over every kind of part.
 """
 
@@ -194,8 +193,7 @@ def test_what_autograd_keeps_of_an_example(dropout: str, extra: str, dtype: torc
     stage = resolved.stages[0]
     precision = "fp32" if dtype == torch.float32 else "bf16"
     budget = DeviceBudget(2**40, Execution("cpu", precision, False), "off")
-    parameters = count(stage, resolved.terms())
-    step = whole_step(stage, parameters, budget)
+    step = whole_step(stage, count(stage, resolved.terms()), budget)
     ids = 2 * 8 * stage.seq  # of tokens and segments, which belong to the batch
     model, learned = build(resolved), trained_names(stage)
     model.compute_dtype = dtype

@@ -74,7 +74,6 @@ def trained(lines: Sequence[str], size: int, special: Special) -> bytes:
 @dataclass(frozen=True)
 class Folder:
     """A way of storing a tokenizer of one class.
-
     ``config`` stands in tokenizer_config.json, ``files`` beside; ``saved`` is as transformers saves
     it; ``changed`` is written over what it saved.
     """

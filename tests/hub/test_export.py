@@ -106,7 +106,6 @@ def test_what_no_layout_says_is_refused_by_name(settings, pad, named, tmp_path):
 
 def test_every_field_of_an_encoder_is_compared_with_its_layout():
     """By a setting of the network, or by name in ``families``; ``vocab_size`` goes as it is.
-
     Pairs of an adapter are merged before.
     """
     settings = {*program().encoder.settings(), *("languages", "pooler", "causal", "two_streams")}

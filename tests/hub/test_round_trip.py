@@ -54,8 +54,7 @@ def encoded(model: Model, batch: dict[str, torch.Tensor]) -> torch.Tensor:
 
 def mlm_logits(model: Model, hidden: torch.Tensor) -> torch.Tensor:
     """The head over the vocabulary at every position."""
-    term = model.resolved.terms()[0].objective
-    head = model.heads[term.head_name]
+    head = model.heads[model.resolved.terms()[0].objective.head_name]
     table = model.encoder.embeddings.token.get_parameter("weight")
     return head.scores(hidden, table if head.weight is None else head.weight)
 
@@ -247,7 +246,6 @@ def asked_of(
     folder: Path, chosen: hf_models.Case
 ) -> tuple[Any, Model, EncoderInputs, dict[str, torch.Tensor]]:
     """Both models and what both read: rows in an order that the objective drew.
-
     All slots are used, for in others there is a token that may see itself.
     """
     reference, ours = chosen.save(folder), load(folder)

@@ -70,8 +70,7 @@ EVERY = [
 def test_every_purpose_gives_a_spec_that_check_accepts(data, name, purpose):
     seen = survey(name)
     assert purpose in purposes(seen)
-    answers = Answers(budget=SMALL.budget, purpose=purpose)  # type: ignore[arg-type]
-    spec = start(seen, answers)
+    spec = start(seen, Answers(budget=SMALL.budget, purpose=purpose))
     assert spec == format_text(spec), "it is in canonical form"
     assert re.search(r"\n# [\d.]+[kM] parameters, .* on cpu ", spec)
     remarks = Diagnostics()

@@ -24,7 +24,6 @@ OF_TEACHERS = ("E268", "E283", "E284", "E285", "E286", "E287")
 
 def found(folder: Path, code: str, text: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The codes that a spec gives, read from a file and passed through every pass.
-
     Of a page on a remark they are those of remarks: its examples have no mistakes.
     """
     (folder / "example.bertc").write_text(text, encoding="utf-8")

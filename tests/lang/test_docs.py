@@ -1,5 +1,4 @@
 """docs/language.md: its examples are sound, and its tables are what the IR says.
-
 ``python tests/lang/test_docs.py`` writes the tables anew.
 """
 

@@ -1,8 +1,7 @@
 """Every help that a message on a spec gives, followed: the error is gone, and no other has come.
-
 A help is one of three things. It is settings to write, with ``or`` between alternatives; or it is
-what its fix makes of the text; or it is advice in words, which does not look like text to paste
-but behind ``as in``.
+what its fix makes of the text; or it is advice in words, which does not look like text to paste but
+behind ``as in``.
 """
 
 import re

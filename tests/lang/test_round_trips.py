@@ -114,8 +114,7 @@ def nodes(draw: st.DrawFn, node: type[Node]) -> Node:
 
 def read_back(text: str, shape: shapes.Shape) -> Any:
     diagnostics = Diagnostics()
-    tree = lang.parse(f"x = {text}\n", "<test>", diagnostics)
-    (setting,) = tree.settings()
+    (setting,) = lang.parse(f"x = {text}\n", "<test>", diagnostics).settings()
     value = Converter("x", diagnostics).convert(setting.value, shape)
     assert not diagnostics.found, text
     return value

@@ -31,7 +31,6 @@ def rows(
     long: tuple[int, ...] = (),
 ) -> Inputs:  # fmt: skip
     """[CLS] A [SEP] B [SEP] or [CLS] A [SEP], of any length from 4 to ``seq`` unless ``full``.
-
     ``long``: the length of each.
     """
     generator = torch.Generator().manual_seed(seed)

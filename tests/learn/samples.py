@@ -1,5 +1,4 @@
 """The samplers as the papers tell them, one draw after another, and a batch taken apart.
-
 Each takes the random numbers it uses, so that it can be held against the vectorised form.
 """
 

@@ -50,8 +50,7 @@ def head_of(task, encoder, weights):
 
 
 def answer_loss(task, given, states, head):
-    predicted = answer_losses(task, given, states, head)
-    return TaskTensors(task).loss(predicted, given)
+    return TaskTensors(task).loss(answer_losses(task, given, states, head), given)
 
 
 def test_labels_and_scores(encoder):

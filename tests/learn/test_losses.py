@@ -282,8 +282,7 @@ def test_the_loss_and_its_gradients_are_those_of_a_plain_softmax(extra, most):
 def test_vectors_are_scaled_and_mapped_by_cluster(extra):
     model = material.drawn(resolve(BASE + extra), 0.3)
     encoder, weights = model.resolved.encoder, dict(model.named_parameters())
-    ids = torch.arange(90)[None]
-    found = model.encoder.embeddings.token(ids)[0]
+    found = model.encoder.embeddings.token(torch.arange(90)[None])[0]
     for number, (low, high, width) in enumerate(encoder.table.clusters(90, 16)):
         name = "encoder.embeddings.token"
         if encoder.table.div == 1:

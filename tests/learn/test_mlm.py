@@ -74,8 +74,7 @@ def test_predictions_stand_in_the_order_of_the_text(unit):
 
 
 def test_every_ordinary_position_is_chosen_equally_often():
-    inputs = rows(6000, 20, full=True)
-    marks = chosen(corrupted(mlm(), inputs)).sum(0)
+    marks = chosen(corrupted(mlm(), rows(6000, 20, full=True))).sum(0)
     ordinary = torch.ones(20, dtype=torch.bool)
     ordinary[[0, 10, 19]] = False
     assert (marks[~ordinary] == 0).all()

@@ -257,8 +257,7 @@ def test_vectors_that_do_not_fit_are_refused(lines, message, tmp_path):
 def test_the_width_of_vectors_is_put_right_by_the_help(body, tmp_path):
     (tmp_path / "v.txt").write_text("hens 1 2\n")
     text = f"body={body} vocab=words(60) init=vectors('{tmp_path / 'v.txt'}')"
-    refused = pytest.raises(SpecError, resolve, text)
-    (found,) = refused.value.diagnostics
+    (found,) = pytest.raises(SpecError, resolve, text).value.diagnostics
     assert found.code == "E400"
     assert "has 2 numbers for a word, and the token table " in found.message
     resolve(apply_fixes(found.span.source, [found]))

@@ -90,7 +90,6 @@ def test_both_sides_and_a_memory_go_together():
 
 def by_hand(model: Model, token_ids: list[int], seq: int, length: int) -> torch.Tensor:
     """Transformer-XL's states of one text, pair by pair, layer by layer, from the paper's formulas.
-
     A token sees what stands in its own piece of ``seq`` up to itself, and ``length`` tokens before
     the piece.
     """

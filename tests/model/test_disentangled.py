@@ -109,7 +109,6 @@ def test_a_forward_pass_of_the_base_size_has_the_published_products():
     assert found == pytest.approx(64_595_165_184, rel=1e-4)
 
 
-DECODED = Wanted(last=False, decoded=True)
 DECODER = f"layers={LAYERS} hidden={H} heads={N} vocab={V} seq={SEQ} head=transform(decoder=128) "
 OFFICIAL = f"{KIND} positions=none segments=0 norm=post(1e-7)"
 LOCAL = "attention=local(8) positions=rotary norm=pre"
@@ -120,7 +119,7 @@ def decoding(extra: str = f"{OFFICIAL} dropout=0") -> Model:
 
 
 def decoded(model: Model, inputs: EncoderInputs) -> torch.Tensor:
-    return model.read_on(inputs, request=DECODED).decoded
+    return model.read_on(inputs, request=Wanted(last=False, decoded=True)).decoded
 
 
 def test_states_and_gradients_are_those_of_the_last_layer_twice():
@@ -188,8 +187,7 @@ def test_recomputed_gradients_are_the_same():
 
 
 def test_only_a_network_that_predicts_masked_tokens_has_one():
-    resolved = resolve(f"{DECODER} objective=rtd*50+mlm generator=1")
-    (stage,) = resolved.stages
+    (stage,) = resolve(f"{DECODER} objective=rtd*50+mlm generator=1").stages
     assert not stage.encoder.head.decoder
     assert stage.generator.head.decoder
     assert "generator.decoder_positions.weight" in trained_names(stage)

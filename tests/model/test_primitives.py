@@ -58,8 +58,7 @@ def test_part_after_part_gives_the_same(extra, how, monkeypatch):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_rate_and_scale(rate, dtype):
     torch.manual_seed(0)
-    x = torch.ones(1000, 401, dtype=dtype)
-    y = dropout(x, rate, training=True)
+    y = dropout(torch.ones(1000, 401, dtype=dtype), rate, training=True)
     dropped = (y == 0).float()
     assert dropped.mean().item() == pytest.approx(rate, abs=0.003)
     assert y[y != 0].unique().tolist() == torch.tensor([1 / (1 - rate)], dtype=dtype).tolist()

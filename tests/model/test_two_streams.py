@@ -1,5 +1,4 @@
 """Two streams against their definition: who sees whom, one state after the other.
-
 Axes: b rows, s tokens, u of them unseen, h hidden.
 """
 

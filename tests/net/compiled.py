@@ -19,7 +19,6 @@ from bertc.ir.network.body import first_position
 from bertc.ir.program.resolved import Resolved, model_weights
 from tests.net.programs import PROGRAMS, spec
 
-CONVENTIONS = ("exact", "electra", "6n")
 FIGURES = ("parameters_and_flops", "memory_and_time")
 
 
@@ -83,7 +82,7 @@ def figures(found: dict[str, Resolved]) -> tuple[dict[str, Any], dict[str, Any]]
             "stages": [each.parameters.total for each in estimated.stages],
             **{
                 each: _flops(resolved, own, estimated, convention_named(each))
-                for each in CONVENTIONS
+                for each in ("exact", "electra", "6n")
             },
         }
         improvable[name] = {

@@ -1,5 +1,4 @@
 """Tiny programs that between them use every kind, all of them trained in a blink.
-
 Paths are those of ``farm/``, where the tests that read this go first.
 """
 

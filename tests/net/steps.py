@@ -1,5 +1,4 @@
 """What tiny runs saw, and what they learned of it.
-
 Everything is taken at ends that outlive any rebuilding, none at a class or function of bertc:
 
 * What was read: every table lookup that torch is asked for is seen, forwards in training and

@@ -1,5 +1,4 @@
 """Every program is what it was: settings, weights, names in other systems' folders, what it costs.
-
 A golden that differs on purpose is renewed by name, `python -m tests.net.goldens NAME`, and the
 commit that does so says why. The names are those of the files in ``goldens/``: `compiled` for
 programs, weight tables and Hugging Face folders; `parameters_and_flops`; `memory_and_time`, which

@@ -136,7 +136,6 @@ def given(values: dict[str, object]) -> dict[str, Given]:
 @pytest.fixture(scope="session")
 def tiny(corpus_file: Path) -> Callable[..., Resolved]:
     """Two layers of width 32 on the tiny corpus, with settings and stages of one's own.
-
     A later text counts of settings that are written twice, and what is given by name of all.
     """
     usual = {

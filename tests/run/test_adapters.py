@@ -1,5 +1,4 @@
 """Runs whose network is frozen, with an adapter or with heads over its layers.
-
 What learns, what a run ends with, and what later runs make of it.
 """
 

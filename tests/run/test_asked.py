@@ -1,5 +1,4 @@
 """What a trained run is asked afterwards, on the command line and in Python.
-
 The texts that it learned from, the file that was named, rows; README's section as it stands.
 """
 

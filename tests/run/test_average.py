@@ -1,5 +1,4 @@
 """The weights that a stage ends with: their means (``average``), or the best (``patience``).
-
 Means equal their closed forms, and both survive kill and resume.
 """
 

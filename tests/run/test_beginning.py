@@ -1,5 +1,4 @@
 """``init``: a run that begins with the weights of another, an import or a folder.
-
 With all of them, with chosen layers, or with the embeddings alone.
 """
 
@@ -215,7 +214,6 @@ def test_resuming_needs_the_source_only_before_the_first_checkpoint(
 DEEP = {**TOY, "layers": "4", "heads": "[1, 2, 2, 1]", "objective": "mlm", "steps": "2"}
 SMALL = {**TOY, "vocab": "", "steps": "4", "objective": "mlm"}
 pytestmark = pytest.mark.usefixtures("in_the_farm")
-OF_NETWORK = ("layers", "hidden", "heads", "ffn", "segments")
 
 
 @pytest.fixture
@@ -225,7 +223,7 @@ def deep(farm_run: Callable[[str], Path]) -> Path:
 
 
 def student(init: str, **changed: str) -> Resolved:
-    open_ = dict.fromkeys(OF_NETWORK, "")
+    open_ = dict.fromkeys(("layers", "hidden", "heads", "ffn", "segments"), "")
     return points(text({**SMALL, **open_, "init": init, **changed}))[0]
 
 

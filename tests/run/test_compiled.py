@@ -1,5 +1,4 @@
 """Gradients are the same: compiled and eager, of layers computed once or twice, on any machine.
-
 One step is compiled whole, as in tests/campaigns/compiled.py. Of the others the graphs are traced
 and run as they are: two streams and recomputation show in those, and what kernels make of them the
 campaign holds.

@@ -1,5 +1,4 @@
 """What is shown while a run goes on, here and by trackers, none of which harms the run.
-
 Evaluations too, and the time left with those to come.
 """
 

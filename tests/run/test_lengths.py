@@ -1,5 +1,4 @@
 """Lengths of runs: by the clock, in passes over a text, in its words; checkpoints that stay.
-
 By the clock a run has rates by the share of time used, and one stage; the clock costs a step next
 to nothing.
 """

@@ -33,7 +33,6 @@ def pairs_in(folder, *rows, name="toy.jsonl"):
 
 def score(folder, spec, before, end):
     """The log-likelihood of ``end`` after ``before``, and its tokens, by transformers.
-
     As babylm/evaluation-pipeline-2025 has it: dataset.py, compute_results.py.
     """
     kind = AutoModelForCausalLM if spec == CAUSAL else AutoModelForMaskedLM

@@ -1,5 +1,4 @@
 """The step as a GPU would be given it: what it launches, where it waits, what it holds.
-
 ``python -m tests.run.test_on_a_gpu`` writes the launches anew, for a person to read the diff.
 """
 

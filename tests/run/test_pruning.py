@@ -1,5 +1,4 @@
 """Stages that prune, and what is inside a run: attention maps, models without some heads.
-
 What is removed stays so, the network left computes the same, runs resume.
 """
 
@@ -57,7 +56,6 @@ def size(model: Any) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-DISTANCES = "attention=relative(untie=true, segments=true) positions=none"
 KINDS = {
     "heads": (STEPWISE, ""),
     "heads of each layer": ("heads(50%, within=layer)", "norm=pre"),
@@ -67,7 +65,7 @@ KINDS = {
     "gated neurons": ("neurons(50%)", "activation=geglu(bias=outer)"),
     "neurons of any layer": ("neurons(30%, within=network)", "norm=pre"),
     "neurons of a shared layer": ("neurons(50%)", "share=all"),
-    "heads by distance": (STEPWISE, DISTANCES),
+    "heads by distance": (STEPWISE, "attention=relative(untie=true, segments=true) positions=none"),
     "heads beside distances": (STEPWISE, "attention=disentangled(8, 16) positions=none"),
 }
 

@@ -1,5 +1,4 @@
 """Several processes on the machine's loopback: the same run as in one, and failing together.
-
 Their steps are compiled too, and checkpoints go from one layout to another.
 """
 
@@ -47,7 +46,6 @@ SECONDS = 600  # longer than any of these runs takes on a busy machine
 
 def member(rank, size, ports, jobs, harm, said):
     """One process of some runs, one after another, as torchrun starts it.
-
     It ends with the code that the command would end with for the last run that did not finish.
     """
     torch.set_num_threads(1)
@@ -75,7 +73,6 @@ def member(rank, size, ports, jobs, harm, said):
 
 def free_port(held: socket.socket) -> int:
     """A free port, held by a socket until that is closed.
-
     It is below those that connections to others take by themselves, as one might before it is used.
     """
     while True:
@@ -357,7 +354,6 @@ kill -9 $$
 
 def impatient(said, program):
     """The command, where torch's agent waits for a moment before it kills, and not 30 seconds.
-
     ``program`` is what its processes run, as Python runs ``-m bertc.cli``.
     """
     PContext.close.__defaults__ = (None, 1)
@@ -428,7 +424,6 @@ def command_line(process):
 
 def trace(rank):
     """Trace in one of the processes what would be compiled; leave the others eager.
-
     End where a step after the first has new graphs.
     """
     if rank > 0:
@@ -456,7 +451,6 @@ def test_compiled_steps_of_two_processes_learn_what_one_does(together, tiny, tmp
 
 def count_gathers(rank):
     """End where FSDP gathers other than two layers, twice each, and the root.
-
     After an evaluation the root is there.
     """
     real, step, seen = groups.foreach_all_gather, TrainStep.__call__, []

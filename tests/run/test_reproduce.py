@@ -1,5 +1,4 @@
 """``bertc reproduce`` and ``bertc glue``: tables of results.
-
 A table of one's own is trained, stopped, shared by processes, and shown; tasks of GLUE by one
 setting have means, medians and averages.
 """

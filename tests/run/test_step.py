@@ -1,5 +1,4 @@
 """A step that goes wrong leaves all as it was; docs/step.md names its functions in their order.
-
 Batches made together are those made alone.
 """
 

@@ -291,7 +291,6 @@ def test_a_terminated_command_exits_with_143_and_goes_on(tmp_path, corpus_file, 
 
 def followed(run: Path, copy: Path) -> Iterator[str]:
     """Send links to what is there now, as docs/how-to/go-on.md does; yield each file, then ''.
-
     ``aws s3 sync`` and ``rclone copy`` send what is new by its name, and remove nothing.
     """
     links = run.with_name("links")

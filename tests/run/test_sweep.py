@@ -1,5 +1,4 @@
 """Runs by the point: ``bertc train`` of a grid, and ``bertc sweep``.
-
 Failures are reported; one store serves several processes; stopped, all go on.
 """
 

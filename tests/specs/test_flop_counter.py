@@ -1,9 +1,8 @@
 """Counted FLOPs against torch's own counter, on shipped specs of every structure.
-
 Of specs that differ in numbers alone the smallest is counted. Everything runs on the meta device:
-nothing is computed, and attention is counted as products.
-The gradient of the vocabulary's bias, a sum over rows, is run as a product with one column because
-that is fast; it is no product of the model, and taken off what torch counts.
+nothing is computed, and attention is counted as products. The gradient of the vocabulary's bias, a
+sum over rows, is run as a product with one column because that is fast; it is no product of the
+model, and taken off what torch counts.
 """
 
 from collections.abc import Callable
@@ -87,7 +86,6 @@ def as_zipf_says(stage: Stage) -> Callable[[torch.Tensor, int], list[torch.Tenso
 
 def shallow(name: str) -> list[str]:
     """Three layers of those that are alike, so that the cost of counting does not grow with depth.
-
     The first, the last and one between. Layers of stages, of different widths, or that share
     weights or are pruned, stay as they are; windows are taken away below.
     """

@@ -254,8 +254,7 @@ def test_the_quickstart_is_small_and_leaves_as_modernbert_compared_on_the_same_t
         assert stage.data[0].corpus.kind == "docstrings"
         rows = stage.seq, stage.format.kind, resolved.encoder.vocab_size
         assert rows == (128, "blocks", 8000)
-    family = family_for(resolve("quickstart"), pad=0)
-    assert family.model_type == "modernbert"
+    assert family_for(resolve("quickstart"), pad=0).model_type == "modernbert"
 
 
 @pytest.mark.parametrize("name", SPECS)

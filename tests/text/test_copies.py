@@ -103,8 +103,7 @@ def test_copies_are_a_function_of_their_address(tmp_path: Path) -> None:
 
 def test_a_share_of_the_examples_and_of_pairs_each_text_in_turn(tmp_path: Path) -> None:
     source = Augmentation(weight=6, copies=EditedCopies(mask=1, ngram=0, share=0.5))
-    pairs = examples(20, pair=True)
-    added = copier(tmp_path).copies("x", pairs, (source,))
+    added = copier(tmp_path).copies("x", examples(20, pair=True), (source,))
     assert len({copy.key.split(",")[0] for copy in added}) == 10
     turns = Counter(tuple(MASK in text for text in each.texts) for each in added)
     # Copies of all masks repeat each other, so one of each sort is left of an example.

@@ -278,6 +278,5 @@ def test_a_language_that_is_not_named_comes_last(made, several, farm, tmp_path):
     corpus = made(SETTINGS, data=f'{several["sw"]} + "{farm}"')
     assert corpus.resolved.languages == ("sw",)
     assert set(drawn(corpus)) == {("sw", "sw"), ("", "")}
-    share = Share(corpus=Files(path=str(farm)))
-    assert share in corpus.resolved.stages[0].data
+    assert Share(corpus=Files(path=str(farm))) in corpus.resolved.stages[0].data
     assert prepare(corpus.resolved, tmp_path, Silent()).fingerprint == corpus.fingerprint

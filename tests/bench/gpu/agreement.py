@@ -1,5 +1,4 @@
 """Whether the device trains as a CPU does, compiled as not, and goes on to the same bits.
-
 Axes: b batch, s sequence, h hidden.
 """
 
@@ -73,7 +72,6 @@ def compiled_beside_eager(setting: Setting, results: Results) -> None:
 
 def dropout_of_layers(setting: Setting, results: Results) -> None:
     """How many elements each layer drops, and that no draw repeats another's.
-
     Where all parts give one, the states of a pre-norm encoder count the branches that stayed. Of m
     branches they are binomial if all draw by themselves; the same draws in two layers widen that,
     and draws that neighbours share show as neighbours alike (pytorch issue 198333).

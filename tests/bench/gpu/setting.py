@@ -1,5 +1,4 @@
 """Where the parts run, the steps that they take there, and what was measured.
-
 That is written to a file after each measurement, and shown as a table.
 """
 
@@ -30,7 +29,6 @@ TOY = "layers=2 hidden=64 heads=2 vocab=500 seq=64 batch=8 steps=100"
 @dataclass(frozen=True)
 class Setting:
     """``tiny``: everything small, and compiled parts traced, as a test of the bench.
-
     ``device`` is as torch calls it.
     """
 
@@ -84,7 +82,6 @@ CUT = "cut"
 @dataclass
 class Results:
     """The measurements of one part, in ``FOLDER/PART.json``.
-
     Those of a part whose time ran out are gone on with; any others are replaced.
     """
 

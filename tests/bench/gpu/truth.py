@@ -1,5 +1,4 @@
 """Whether what runs on the device is right. Where one of these fails, no time is worth taking.
-
 Axes: b batch, n heads, s sequence, d head_dim.
 """
 
@@ -66,7 +65,6 @@ def versions(setting: Setting, results: Results) -> None:
 
 def dropout_shares(setting: Setting, results: Results) -> None:
     """How many probabilities each kernel drops when asked for a tenth.
-
     Where all scores are alike and the values are the unit matrix, what comes out is the dropped
     probabilities themselves.
     """

@@ -200,8 +200,7 @@ def test_budgets_are_read_with_their_units(kind, text, most):
 
 @pytest.mark.parametrize(("kind", "text"), [("time", "8"), ("params", "1X"), ("memory", "-1GiB")])
 def test_other_units_are_refused_with_one_that_is_read(kind, text):
-    error = pytest.raises(UsageError, budget, kind, text)
-    option, own = error.value.help.split()
+    option, own = pytest.raises(UsageError, budget, kind, text).value.help.split()
     assert budget(option.removeprefix("--"), own).most > 0
 
 
