@@ -21,9 +21,9 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 62_500,
+    "core": 62_300,
     "lab": 9_600,
-    "tests": 39_560,
+    "tests": 39_660,
     "words of docs": 32_560,
     "lines of README": 120,
     "lines a kind": 396,
