@@ -18,8 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from bertc.ir.network.bilstm import BiLstmBody
 from bertc.ir.network.body_node import Wanted
 from bertc.ir.terms.task_head import StatesHead
-from bertc.model.body import LAST, BodyModule, Outputs, profile_as
-from bertc.model.embeddings import Tokens, build_tokens
+from bertc.model.body import LAST, BodyAboveTable, Outputs, profile_as
 from bertc.model.inputs import EncoderInputs, gather_positions
 from bertc.model.native import dropout
 from bertc.model.weights import Linear, Table, parameter
@@ -161,25 +160,16 @@ class LayerWeights(nn.Module):
         return summed
 
 
-class BiLstm(BodyModule):
+class BiLstm(BodyAboveTable):
     """Token ids (b, s) to states (b, s, d), and those of a row to one vector (b, 1, p)."""
 
     node: BiLstmBody
 
     def __init__(self, node: BiLstmBody) -> None:
-        super().__init__()
         table = {weight.name: weight for weight in node.weights()}
-        self.node = node
-        self.embeddings = nn.ModuleDict({"token": build_tokens(table, node)})
+        super().__init__(node, table)
         self.recurrence = nn.ModuleList(Layer(table, f"recurrence.{n}") for n in range(node.depth))
         self.pooler = Linear(table, "pooler") if node.pooler else None
-
-    @property
-    def tokens(self) -> Tokens:
-        """The one table."""
-        token = self.embeddings["token"]
-        assert isinstance(token, Tokens), "it is made so"
-        return token
 
     def forward(self, inputs: EncoderInputs, dtype: torch.dtype, request: Wanted = LAST) -> Outputs:
         """States of the last layer (b, s, d), or at output positions (b, o, d)."""

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from torch.autograd import profiler
 
 from bertc.ir.network.body_node import BodyNode, Wanted
-from bertc.model.embeddings import Tokens
+from bertc.model.embeddings import Tokens, build_tokens
 from bertc.model.inputs import EncoderInputs, Memory
+from bertc.model.weights import Table
 
 PartName = Literal[
     "embeddings", "attention", "ffn", "recurrence", "layers", "head", "teacher", "optimiser",
@@ -97,3 +98,18 @@ class BodyModule(nn.Module, ABC):
 
     def compile_regions(self, *, any_shape: bool = False) -> None:  # noqa: B027
         """Compile its functions, if any; ``any_shape``: for any number of rows and tokens."""
+
+
+class BodyAboveTable(BodyModule):
+    """A body whose embeddings are one token table, or tables, and no more."""
+
+    def __init__(self, node: BodyNode, table: Table) -> None:
+        super().__init__()
+        self.node = node
+        self.embeddings = nn.ModuleDict({"token": build_tokens(table, node)})
+
+    @property
+    def tokens(self) -> Tokens:
+        token = self.embeddings["token"]
+        assert isinstance(token, Tokens), "it is made so"
+        return token

@@ -78,7 +78,7 @@ class Embeddings(nn.Module):
         at = "embeddings.position"
         placing = build_own(table, f"{at}.own", node.positions, heads=False)
         self.position = (
-            PlacedTokens(placing) if placing else build_positions(table, at, node.positions)
+            build_positions(table, at, node.positions) if placing is None else PlacedTokens(placing)
         )
         self.segment = Embedding(table, "embeddings.segment") if node.segments else None
         self.language = Embedding(table, "embeddings.language") if node.languages else None

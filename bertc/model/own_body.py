@@ -4,41 +4,33 @@ Axes: b batch, s sequence, h hidden.
 """
 
 from collections.abc import Iterable
+from functools import partial
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from bertc.ir.network.body_node import Wanted
 from bertc.ir.network.own_body import NAME, OwnBodyNode
-from bertc.model.body import LAST, BodyModule, Outputs, profile_as
-from bertc.model.embeddings import Tokens, build_tokens
+from bertc.model.body import LAST, BodyAboveTable, Outputs, profile_as
 from bertc.model.heads import Pooler
 from bertc.model.inputs import EncoderInputs, gather_positions
 from bertc.model.native import dropout
 from bertc.model.own import call_own, construct_from
 
 
-class OwnBody(BodyModule):
+class OwnBody(BodyAboveTable):
     """Token ids (b, s) to states (b, s, h)."""
 
     node: OwnBodyNode
 
     def __init__(self, node: OwnBodyNode) -> None:
-        super().__init__()
         table = {weight.name: weight for weight in node.weights()}
-        self.node = node
-        self.embeddings = nn.ModuleDict({"token": build_tokens(table, node)})
+        super().__init__(node, table)
         module = construct_from(table, NAME, node.own)
         self.recurrence = nn.ModuleList([nn.ModuleDict({"own": module})])
         self.pooler = Pooler(table, node) if node.pooler else None
-
-    @property
-    def tokens(self) -> Tokens:
-        """The one table."""
-        token = self.embeddings["token"]
-        assert isinstance(token, Tokens), "it is made so"
-        return token
 
     def forward(self, inputs: EncoderInputs, dtype: torch.dtype, request: Wanted = LAST) -> Outputs:
         """States (b, s, h), or at output positions (b, o, h)."""
@@ -48,8 +40,11 @@ class OwnBody(BodyModule):
         by_layer = {0: x_bsh} if 0 in request.states else {}
         if request.whole_layers(1):
             real_bs = torch.ones_like(ids_bs) if real_bs is None else real_bs
+            call = partial(call_own, self.recurrence[0].get_submodule("own"))
+            if self.recompute and torch.is_grad_enabled():
+                call = partial(checkpoint, call, use_reentrant=False)
             with profile_as("recurrence"):
-                x_bsh = call_own(self.recurrence[0].get_submodule("own"), x_bsh, real_bs.bool())
+                x_bsh = call(x_bsh, real_bs.bool())
         by_layer |= {1: x_bsh} if 1 in request.states else {}
         x_bsh = dropout(x_bsh, rate.last, self.training)
         if inputs.output_positions is not None:

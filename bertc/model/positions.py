@@ -200,7 +200,12 @@ def related_by(
             rows = torch.tensor([*map(node.row_of, distances)], device=at_bs.device)
             biases_ln = F.embedding(rows, shared["relative.distance.weight"])
             return Distances(at_bq, at_bs, biases_ln)
-        case _:  # of the user's own, which attention parts have
+        case (
+            nodes.LearnedPositions()
+            | nodes.SinusoidalPositions()
+            | nodes.NoPositions()
+            | nodes.OwnPositions()  # of which attention parts have the module
+        ):
             return None
 
 
