@@ -1,6 +1,7 @@
 """Classes of the user's own as values: where their source is, or that of a notebook's cells."""
 
 import ast
+import inspect
 import linecache
 import sys
 from pathlib import Path
@@ -14,17 +15,18 @@ from bertc.base.diagnostics import UsageError
 def code_of(made: type) -> str:
     """The file or module of a class and its name, as ``own("mine.py:Experts")`` has them.
 
-    Who passes a class permits its code. That of a notebook or script is remembered as it is now.
+    Who passes a class permits its source, as it is now, and no other.
     """
-    own_code.allow()
     module = sys.modules[made.__module__]
     if module.__name__ == "__main__":
-        code = f"__main__.py:{made.__name__}"
-        own_code.SOURCES[code] = _source(made)
-        return code
-    file = Path(getattr(module, "__file__", None) or "/")
-    below = file.is_relative_to(Path.cwd())
-    return f"{file.relative_to(Path.cwd()) if below else module.__name__}:{made.__name__}"
+        code, source = f"__main__.py:{made.__name__}", _source(made)
+    else:
+        file = Path(module.__file__ or "")
+        below = file.is_relative_to(Path.cwd())
+        code = f"{file.relative_to(Path.cwd()) if below else module.__name__}:{made.__name__}"
+        source = inspect.getsource(module)
+    own_code.SOURCES[code] = source
+    return code
 
 
 def _source(made: type) -> str:

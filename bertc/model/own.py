@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from bertc.base.own_code import require_permission
+from bertc.base import own_code
+from bertc.base.own_code import RefusedError
 from bertc.ir.address import key
 from bertc.ir.base import Constructed, Weight
 from bertc.ir.own import Own
@@ -20,15 +21,12 @@ from bertc.ir.own import Own
 TextOf = Callable[[int], str]
 
 
-class RefusedError(Exception):
-    """A class that cannot be used."""
-
-
 @lru_cache(32)
 def load_class(source: str, code: str) -> Any:
     """The class that ``code`` names, of a module made of ``source``."""
     file, _, name = code.rpartition(":")
-    require_permission(code)
+    own_code.require_permission(code, source)
+    own_code.CLASS_FILES.add(file)
     module = types.ModuleType(f"own_{key(0, source):x}")
     # For the lines in tracebacks, for classes that look for their module, and for the compiler.
     linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file

@@ -8,7 +8,6 @@ import inspect
 import json
 import math
 import sys
-import traceback
 from contextlib import redirect_stdout
 from functools import partial
 from typing import Any, get_args
@@ -21,8 +20,9 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils.flop_counter import flop_registry
 
 from bertc.base import own_code
+from bertc.base.own_code import RefusedError
 from bertc.ir.own import Own, OwnPlace, Read, Recording, Size, Work
-from bertc.model.own import RefusedError, construct, load_class, try_unit
+from bertc.model.own import construct, load_class, try_unit
 
 _POINTS = ((4, 32), (8, 32), (4, 64))
 """Rows and tokens of a recording; the others say how a number grows with either."""
@@ -259,9 +259,7 @@ def reply(request: dict[str, Any]) -> dict[str, Any]:
         except RefusedError as error:
             return {"refused": str(error)}
         except BaseException as error:  # of the user's code, whatever it raises
-            file = request["own"]["code"].rpartition(":")[0]
-            frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
-            lines = [f"{file}:{frame.lineno}: {frame.line}" for frame in frames]
+            file, lines = request["own"]["code"].rpartition(":")[0], own_code.lines_of(error)
             if isinstance(error, SyntaxError):
                 lines = [f"{file}:{error.lineno}: {(error.text or '').strip()}"]
             return {"refused": f"{type(error).__name__}: {error}", "lines": lines}

@@ -16,6 +16,7 @@ import bertc
 from bertc.api import resolve
 from bertc.api.spec import Spec
 from bertc.base.diagnostics import SpecError, UsageError
+from bertc.base.failures import exit_code
 from bertc.cost import estimate
 from bertc.cost.figures import ANY
 from bertc.cost.rules import cost
@@ -310,7 +311,8 @@ def test_a_class_of_a_notebook_is_a_value(monkeypatch):
     monkeypatch.setitem(linecache.cache, cell, (len(CELL), None, CELL.splitlines(True), cell))
     exec(compile(CELL, cell, "exec"), vars(notebook))
     spec = Spec(SIZES.replace("ffn=48 ", ""), ffn=bertc.own(notebook.Cell, rate=2.0))
-    monkeypatch.setenv("BERTC_OWN", "yes")
+    with pytest.raises(UsageError, match="is code"):
+        load_class(f"{CELL}# of others", "__main__.py:Cell")
     assert spec.resolve().encoder.ffn.source.startswith("import torch.nn as nn")
     rows = EncoderInputs(torch.ones(1, 4, dtype=torch.long))
     assert spec.build().read_on(rows).last.shape == (1, 4, 32)
@@ -323,3 +325,10 @@ def test_a_class_of_a_module_on_the_path(monkeypatch, tmp_path):
     monkeypatch.chdir("below")
     text = f"{SIZES.replace('ffn=48 ', '')} ffn=own('own_parts:Mlp', width=8)"
     assert resolve(text).encoder.ffn.source == Path(tmp_path / "own_parts.py").read_text()
+
+
+def test_an_error_in_a_run_has_the_line_of_the_file(go, tiny, capsys):
+    with pytest.raises(AssertionError) as caught:
+        go(tiny(f"ffn={own('Late')}"))
+    assert exit_code(caught.value, color=False) == 65
+    assert 'assert x.shape[1] != 24, "24 tokens"' in capsys.readouterr().err

@@ -43,7 +43,7 @@ def own_classes(program: Complete, diagnostics: Diagnostics) -> Complete:
         if not isinstance(part, Own) or part.source or diagnostics.found:
             return part
         try:
-            own_code.require_permission(part.code)
+            own_code.require_permission(part.code, "")
             read = part.model_copy(update={"source": _source(part, origin)})
             return read.model_copy(update=_recorded(read, place, tuple(_sizes(program, place))))
         except BertcError as error:
@@ -59,7 +59,7 @@ def own_classes(program: Complete, diagnostics: Diagnostics) -> Complete:
 
     def of_part(name: str, value: Any, origin: Origin) -> Any:
         before = value.function if name == "norm" else value
-        place = getattr(before, "on", name).replace("embeddings", name)
+        place = "heads" if name == "positions" and value.in_attention else name
         part = looked_up(before, place, origin)
         if name == "norm" and part is not before:
             return value.model_copy(update={"function": part})
@@ -118,8 +118,10 @@ def _module_of(name: str) -> str:
     """The file of an installed module; empty if there is none."""
     try:
         module = None if name.endswith(".py") else importlib.util.find_spec(name)
-    except (ImportError, ValueError):
+    except ModuleNotFoundError:
         return ""
+    except Exception as error:  # of the packages that it is in, which are imported
+        raise UsageError(f"{name} cannot be found: {type(error).__name__}: {error}") from error
     return (module.origin or "") if module else ""
 
 
