@@ -121,13 +121,13 @@ def test_gradients_of_compiled_graphs_are_those_of_the_eager_step(spec, scattere
     assert Counter(name for name in places if name not in PLACED) == scattered
 
 
-def gradients(spec: str) -> dict[str, torch.Tensor]:
-    """Of one step in two micro-batches, by weight."""
-    resolved = resolve(spec)
+def gradients(spec: str, *changed: str) -> dict[str, torch.Tensor]:
+    """Of one step in micro-batches of four, by weight, and the sums of its losses."""
+    resolved = resolve(spec, [*changed])
     step = make_step(resolved, 4)
-    step.gradients(step.read(random_rows(resolved)).micro_batches, 0)
-    grown = {name: weight.grad for name, weight in step.parameters.items()}
-    return {name: gradient for name, gradient in grown.items() if gradient is not None}
+    sums, *_ = step.gradients(step.read(random_rows(resolved)).micro_batches, 0)
+    grown = {n: p.grad for n, p in step.parameters.items() if p.grad is not None}
+    return {"losses": torch.stack(sums), **grown}
 
 
 @pytest.mark.parametrize(
@@ -161,21 +161,15 @@ SMALL = "layers=2 hidden=32 heads=2 vocab=500 seq=64 batch=4 steps=10 precision=
 
 @pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
 def test_the_branches_of_other_machines_compute_the_same(objective):
-    def gradients() -> dict[str, torch.Tensor]:
-        resolved = resolve(f"{SMALL} {objective}", ["microbatch=4"])
-        step = make_step(resolved, 4)
-        sums, *_ = step.gradients(step.read(random_rows(resolved)).micro_batches, 0)
-        grown = {n: p.grad for n, p in step.parameters.items() if p.grad is not None}
-        return {"losses": torch.stack(sums), **grown}
-
-    here = gradients()
+    spec = f"{SMALL} {objective}", "microbatch=4"
+    here = gradients(*spec)
     others = {
         "a GPU": patch("bertc.model.attention.attend.eager_cpu", lambda x: False),
         "compiled": patch.object(torch.compiler, "is_compiling", lambda: True),
     }
     for machine, pretended in others.items():
         with pretended:
-            there = gradients()
+            there = gradients(*spec)
         assert here.keys() == there.keys()
         for name, tensor in here.items():
             most = tensor.abs().max().item()

@@ -83,15 +83,6 @@ def test_more_steps_are_refused_where_the_first_would_be_others(tiny, tmp_path, 
     assert f"--set 'init=\"{tmp_path}/run\"' --set steps=12" in refused.value.help
 
 
-def test_a_decay_that_is_planned_further_than_the_run_goes_on(tiny):
-    planned = tiny("optimizer=adamw(warmup=10%, schedule=polynomial(over=100))")
-    for old in (planned, tiny(FLAT)):
-        assert why_not_longer(old, longer(old, 24)) == ""
-    remembering = planned.stages[0].model_copy(update={"memory": 8})
-    old = planned.model_copy(update={"stages": (remembering,)})
-    assert "memory" in why_not_longer(old, longer(old, 24))
-
-
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
@@ -100,10 +91,12 @@ def test_a_decay_that_is_planned_further_than_the_run_goes_on(tiny):
         ("prune=neurons(50%)", "^$"),
         ("average=ema(50%)", r"average .*\(average=ema\)"),
         ("average=ema(5)", "^$"),
+        ("objective=clm memory=8 attention=relative", "memory"),
+        ("optimizer=adamw(warmup=10%, schedule=polynomial(over=100))", "^$"),  # further than it
     ],
 )
-def test_a_method_that_acts_by_shares_of_the_steps_is_made_for_them(tiny, settings, why):
-    old = tiny(f"{FLAT} {settings}")
+def test_what_acts_by_shares_of_the_steps_is_made_for_them(tiny, settings, why):
+    old = tiny(FLAT, settings)
     assert re.search(why, why_not_longer(old, longer(old, 24)))
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from bertc.api import resolve
-from bertc.base.diagnostics import DataError, MachineError
+from bertc.base.diagnostics import DataError, MachineError, UsageError
 from bertc.cost import largest_microbatches
 from bertc.cost.machines.devices import this_cpu
 from bertc.cost.planning.plan import Fit, Machine, plan
@@ -71,6 +71,8 @@ def test_the_plan_is_made_for_the_free_memory_that_each_has(card):
     ranks = SimpleNamespace(world=World(2, 2), least=lambda own: min(own, 6 * GIB))
     tight = make_plan(resolved, World(2, 2), machine_of("auto", ranks))
     assert tight.microbatches < make_plan(resolved, World(2, 2)).microbatches
+    with pytest.raises(UsageError, match="of 256 examples cannot be shared by 257 processes"):
+        make_plan(resolved, World(257, 257))
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

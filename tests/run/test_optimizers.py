@@ -45,6 +45,13 @@ def first_rule(optimizer, weights, table=TABLE):
     return make_rule(optimizer, own, weights, zero_moments(optimizer, own, weights), 0)
 
 
+def update(rule, weights, gradients, rate):
+    """One update of a rule by gradients of some of its weights."""
+    for name, gradient in gradients.items():
+        weights[name].grad = gradient.clone()
+    rule.update(rate)
+
+
 def run(optimizer, steps=3, resume_at=None):
     weights = parameters()
     moments = zero_moments(optimizer, TABLE, weights)
@@ -53,9 +60,7 @@ def run(optimizer, steps=3, resume_at=None):
         if step == resume_at:
             moments = {name: tensor.clone() for name, tensor in moments.items()}
             rule = make_rule(optimizer, TABLE, weights, moments, step)
-        for name, gradient in gradients(step).items():
-            weights[name].grad = gradient.clone()
-        rule.update(RATES[step])
+        update(rule, weights, gradients(step), RATES[step])
     return weights, moments
 
 
@@ -123,8 +128,7 @@ def test_stable_adamw_is_that_of_optimi(optimizer):
     weights = {"w": torch.nn.Parameter(torch.tensor(start, dtype=torch.float64))}
     rule = first_rule(optimizer, weights, table)
     for gradient, after in zip(steps, expected, strict=True):
-        weights["w"].grad = torch.tensor(gradient, dtype=torch.float64)
-        rule.update(0.01)
+        update(rule, weights, {"w": torch.tensor(gradient, dtype=torch.float64)}, 0.01)
         assert weights["w"].tolist() == pytest.approx(after, abs=1e-11, rel=0)
 
 
@@ -133,8 +137,7 @@ def test_decoupled_decay_takes_its_share_at_the_peak_rate():
     weights = {"dense.weight": torch.nn.Parameter(torch.ones(2, 2))}
     rule = first_rule(Adam(lr=0.5, decay=0.1, decoupled=True), weights)
     for rate, left in ((0.5, 0.9), (0.25, 0.9 * 0.95)):
-        weights["dense.weight"].grad = torch.zeros(2, 2)
-        rule.update(rate)
+        update(rule, weights, {"dense.weight": torch.zeros(2, 2)}, rate)
         assert weights["dense.weight"].flatten().tolist() == pytest.approx([left] * 4)
 
 
@@ -149,9 +152,8 @@ def test_smaller_gradients_below_are_those_of_the_layers_times_a_factor():
         weights = {name: torch.nn.Parameter(torch.ones(2)) for name in names}
         rule = first_rule(optimizer, weights, table)
         for step, rate in enumerate(RATES):
-            for name in names:
-                weights[name].grad = factors[name] * torch.tensor([3e-3, -1e-3 * step])
-            rule.update(rate)
+            own = {n: factors[n] * torch.tensor([3e-3, -1e-3 * step]) for n in names}
+            update(rule, weights, own, rate)
         return {name: weight.detach() for name, weight in weights.items()}
 
     trained_alone = trained(Adam(eps=1e-3, gradient_decay=0.5), dict.fromkeys(names, 1.0))
@@ -259,9 +261,7 @@ def test_muon_multiplies_on_a_cpu_in_the_precision_of_the_step(precision, produc
     weights = {name: torch.nn.Parameter(weight) for name, weight in drawn(0).items()}
     moments = zero_moments(Muon(), MATRICES, weights)
     rule = make_rule(Muon(), MATRICES, weights, moments, 0, precision=precision)
-    for name, gradient in drawn(1).items():
-        weights[name].grad = gradient
-    rule.update(0.1)
+    update(rule, weights, drawn(1), 0.1)
     assert seen == {products}
 
 
@@ -284,9 +284,8 @@ def test_muon_gathers_sharded_matrices(mesh):
     for weights in (whole, cut):
         rule = first_rule(muon, weights, MATRICES)
         for step, rate in enumerate(RATES, 1):
-            for name, gradient in drawn(step).items():
-                weights[name].grad = shard_like(gradient, weights[name])
-            rule.update(rate)
+            parts = {name: shard_like(of, weights[name]) for name, of in drawn(step).items()}
+            update(rule, weights, parts, rate)
     for name, weight in cut.items():
         assert torch.equal(weight.full_tensor(), whole[name]), name
 
@@ -312,8 +311,7 @@ def test_a_rule_made_anew_on_the_same_moments_goes_on_to_the_bit(optimizer):
 @pytest.mark.parametrize("optimizer", [Adam(), Lamb(), StableAdam(), Muon()])
 def test_a_weight_without_gradient_stays(optimizer):
     weights = parameters()
-    weights["dense.weight"].grad = torch.ones(2, 2)
-    first_rule(optimizer, weights).update(0.1)
+    update(first_rule(optimizer, weights), weights, {"dense.weight": torch.ones(2, 2)}, 0.1)
     assert weights["norm.weight"].tolist() == START["norm.weight"]
     assert weights["dense.weight"].tolist() != START["dense.weight"]
 

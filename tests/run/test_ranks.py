@@ -24,15 +24,15 @@ from torch.distributed.elastic.multiprocessing.api import PContext
 from torch.distributed.fsdp._fully_shard import _fsdp_param_group as groups
 
 from bertc.api import points
-from bertc.base.diagnostics import BertcError, GivenUpError, UsageError
+from bertc.base.diagnostics import BertcError, GivenUpError
 from bertc.base.storage.paths import cache_folder
 from bertc.cost.planning.world import World
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.learn.step.step import TrainStep
 from bertc.machine import process_group, signals
 from bertc.machine.display import Watched
-from bertc.machine.machine import make_plan
 from bertc.run.records import sharded
+from bertc.run.records.folder import RunFolder
 from bertc.run.stepper import graphs_so_far
 from bertc.run.train import loop
 from bertc.run.train.loop import train
@@ -124,11 +124,6 @@ def losses(run):
         numbers += line.get("positions", {}).values()
         numbers += [line["grad_norm"]] if line["kind"] == "train" else line["accuracy"].values()
     return numbers
-
-
-def newest_step(run):
-    """Of the newest checkpoint; 0 if there is none."""
-    return max((int(path.name[5:]) for path in (run / "checkpoints").glob("step-*")), default=0)
 
 
 def straight(resolved, tmp_path, name="one"):
@@ -272,7 +267,7 @@ def test_killed_and_resumed_is_never_having_stopped(together, tiny, tmp_path):
     for name, harm, saved in (("ddp", kill_one, 2), ("fsdp", kill_while_saving, 4)):
         codes, said = together(2, {name: programs[name]}, harm)
         assert (codes, said) == ([75, -9], [(0, "another process of this run ended")])
-        assert newest_step(tmp_path / name) == saved
+        assert RunFolder(tmp_path / name).saved_step == saved
     assert together(2, programs, resume=True) == ([0, 0], [])
     for name in programs:
         same_run(tmp_path / f"{name} straight", tmp_path / name)
@@ -301,11 +296,6 @@ def starve():
     raise MemoryError
 
 
-def test_more_processes_than_examples_are_refused(tiny):
-    with pytest.raises(UsageError, match="batch of 8 examples cannot be shared by 9 processes"):
-        make_plan(tiny(), World(9, 9))
-
-
 TWO = ("--nproc", "2", "--resume")
 
 
@@ -322,21 +312,21 @@ def test_the_command_starts_processes_and_ends_with_the_code_of_the_run(
     cache = tmp_path / "cache"
     with pytest.raises(GivenUpError):
         train(points(str(spec))[0], run, cache=cache, quiet=True, goes_on=lambda: False)
-    began, end = newest_step(run), time.monotonic() + SECONDS
+    began, end = RunFolder(run).saved_step, time.monotonic() + SECONDS
     assert began == 4
     # Compiled already, where there is a compiler.
     kernels = f"kernels-{os.geteuid()}"
     (cache / kernels).symlink_to(cache_folder() / kernels)
     launcher = processes.Process(target=train_farm, args=(said, *TWO))
     launcher.start()
-    while launcher.is_alive() and newest_step(run) == began and time.monotonic() < end:
+    while launcher.is_alive() and RunFolder(run).saved_step == began and time.monotonic() < end:
         time.sleep(0.02)
     members = members_of(launcher)
     assert len(members) == 2
     launcher.terminate()
     launcher.join(SECONDS)
     assert not [member for member in members if is_alive(member)]
-    assert newest_step(run) > began
+    assert RunFolder(run).saved_step > began
     output = said.read_text()
     assert launcher.exitcode == 143, output
     assert said.with_suffix(".out").read_text() == ""

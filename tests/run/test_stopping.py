@@ -25,21 +25,18 @@ from bertc.base.diagnostics import (
     StoppedError,
 )
 from bertc.base.storage import place as places
-from bertc.base.storage.place import FolderAt
 from bertc.learn.step import feed
 from bertc.machine.signals import Stop
 from bertc.run.evaluation.evaluate import evaluate_run
-from bertc.run.preparing import finish_preparing
 from bertc.run.records import checkpoints
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.longer import with_settings
 from bertc.run.train import loop
 from bertc.run.train.loop import train
-from bertc.text.cache.store import Silent
-from bertc.text.prepared.making import begin_preparing, make_parts
 from bertc.text.prepared.opening import tokenizer_at
 from bertc.text.sources import files
 from tests.run.conftest import after_updates, change_losses, same_run, stop_after, train_farm
+from tests.text.test_prepared import made
 
 
 @pytest.mark.parametrize(
@@ -144,13 +141,6 @@ class Lost(MemoryFileSystem):
         super().get_file(rpath, lpath, **options)
 
 
-def prepared(program, to, cache):
-    place = FolderAt(to)
-    work = begin_preparing(program, place, cache, Silent())
-    make_parts(work, work.plan.parts, Silent())
-    finish_preparing(place, Silent())
-
-
 @pytest.mark.parametrize("how", ["refused", "stopped"])
 def test_a_run_whose_store_is_lost_is_saved_and_goes_on(how, tiny, tmp_path, monkeypatch, capsys):
     fsspec.register_implementation("lost", Lost, clobber=True)
@@ -174,7 +164,7 @@ def test_a_run_whose_store_is_lost_is_saved_and_goes_on(how, tiny, tmp_path, mon
         program = tiny(f"data=prepared('{to}', window=1) vocab='{tokenizer}' save_every=100")
         train(program, tmp_path / name, cache=tmp_path / name / "c", quiet=True, **options)
 
-    prepared(tiny(), to, tmp_path / "made")
+    made(tiny(), to, tmp_path / "made")
     tokenizer = tokenizer_at(to, tmp_path / "made")
     go("straight", lambda: None)
     with pytest.raises((LostStoreError, StoppedError)) as caught:
@@ -196,7 +186,7 @@ def test_a_run_whose_store_is_lost_is_saved_and_goes_on(how, tiny, tmp_path, mon
 
 def test_a_run_goes_on_where_its_text_is(tiny, tmp_path, monkeypatch, cache, go):
     monkeypatch.chdir(tmp_path)
-    prepared(tiny(), "text", cache)
+    made(tiny(), "text", cache)
 
     def reading(path):
         return tiny(f"data=prepared('{path}') vocab='{path}/tokenizer'")

@@ -46,11 +46,13 @@ PAIRS = "objective=mlm+0.5*sop"
 
 @pytest.fixture
 def begun(finished, tmp_path):
-    """A copy of the finished run of the tiny program, by its name."""
-    return lambda name="run": shutil.copytree(finished, tmp_path / name)
+    """A copy of the finished run of the tiny program."""
+    return shutil.copytree(finished, tmp_path / "run")
 
 
-def test_a_run_leaves_all_that_a_reader_needs(go, tiny, tmp_path):
+def test_a_run_leaves_all_that_a_reader_needs_and_changes_nothing_once_it_is_finished(
+    go, tiny, tmp_path
+):
     report = go(tiny(), spec_text="layers=2")
     folder = tmp_path / "run"
     assert (report.step, report.tokens) == (12, 12 * 8 * 24)
@@ -64,6 +66,9 @@ def test_a_run_leaves_all_that_a_reader_needs(go, tiny, tmp_path):
     saved = sorted(path.name for path in (folder / "checkpoints").iterdir())
     assert saved == ["step-00000008", "step-00000012"]
     assert all(each in report.summary() for each in ("held out", "unigram", "12 of 12 steps"))
+    before = (folder / "metrics.jsonl").read_bytes()
+    assert go(tiny(), resume=True) == report
+    assert (folder / "metrics.jsonl").read_bytes() == before
 
 
 def test_metrics_are_means_between_lines_and_evaluations_at_their_step(go, tiny, tmp_path):
@@ -149,8 +154,7 @@ def test_a_compiled_run_compiles_a_layer_once_and_resumes_to_the_same_bits(
     same_run(tmp_path / "straight", tmp_path / "broken")
 
 
-def test_a_stop_in_an_evaluation_leaves_it_due(begun, go, tiny, tmp_path, monkeypatch):
-    begun("straight")
+def test_a_stop_in_an_evaluation_leaves_it_due(finished, go, tiny, tmp_path, monkeypatch):
     real, signals = evaluation.corrupt, iter([signal.SIGINT])
 
     def stopping(*arguments):
@@ -169,37 +173,26 @@ def test_a_stop_in_an_evaluation_leaves_it_due(begun, go, tiny, tmp_path, monkey
     go(tiny(), "broken", resume=True)
     notes = [(line.step, line.steps) for line in spent() if line.steps]
     assert notes == [(4, 4), (6, 2), (8, 2), (12, 4)], "up to each checkpoint, if it is killed"
-    same_run(tmp_path / "straight", tmp_path / "broken")
+    same_run(finished, tmp_path / "broken")
 
 
 def test_a_damaged_checkpoint_is_passed_over_and_lines_after_one_are_cut_back(
-    begun, tiny, tmp_path, capsys, cache
+    begun, finished, tiny, capsys, cache
 ):
-    begun("straight")
-    shutil.copytree(tmp_path / "straight", tmp_path / "broken")
-    victim = tmp_path / "broken" / "checkpoints" / "step-00000012" / "weights.safetensors"
+    victim = begun / "checkpoints" / "step-00000012" / "weights.safetensors"
     raw = bytearray(victim.read_bytes())
     raw[-5] ^= 4
     victim.write_bytes(raw)
-    with open(tmp_path / "broken" / "metrics.jsonl", "a") as file:
+    with open(begun / "metrics.jsonl", "a") as file:
         file.write('{"kind": "tra')
-    train(tiny(), tmp_path / "broken", cache=cache, resume=True)
+    train(tiny(), begun, cache=cache, resume=True)
     assert "passed over" in capsys.readouterr().err
-    same_run(tmp_path / "straight", tmp_path / "broken")
-
-
-def test_resuming_a_finished_run_changes_nothing(go, tiny, tmp_path):
-    first = go(tiny())
-    before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
-    again = go(tiny(), resume=True)
-    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
-    assert again == first
+    same_run(finished, begun)
 
 
 def test_what_cannot_be_resumed_is_refused_with_the_difference(
     begun, go, tiny, tmp_path, corpus_file
 ):
-    begun()
     with pytest.raises(UsageError, match="holds a run already"):
         go(tiny())
     with pytest.raises(ResumeRefusedError) as caught:
@@ -213,7 +206,7 @@ def test_what_cannot_be_resumed_is_refused_with_the_difference(
             go(tiny(), resume=True)
     finally:
         corpus_file.write_text(before)
-    for folder in (tmp_path / "run" / "checkpoints").iterdir():
+    for folder in (begun / "checkpoints").iterdir():
         (folder / "progress.json").unlink()
     with pytest.raises(DataError, match=r"every checkpoint .* is damaged"):
         go(tiny(), resume=True)

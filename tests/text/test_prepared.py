@@ -372,9 +372,11 @@ class Faulty(MemoryFileSystem):
         return raw[:3] + fault
 
 
+fsspec.register_implementation("faulty", Faulty, clobber=True)
+
+
 @pytest.fixture
 def store(program: Resolved, tmp_path: Path) -> Iterator[str]:
-    fsspec.register_implementation("faulty", Faulty, clobber=True)
     to = f"faulty://{tmp_path.name}"
     made(program, to, tmp_path / "made")
     yield to
@@ -459,7 +461,6 @@ def test_writing_to_a_store_ends_without_headway(tmp_path, monkeypatch):
 
 
 def test_a_store_that_never_answered_is_not_tried_again(tmp_path: Path) -> None:
-    fsspec.register_implementation("faulty", Faulty, clobber=True)
     FolderAt("faulty://x").write("a", b"")
     for fault, base, help in (
         ("Connection", Exception, "check the address"),

@@ -162,7 +162,6 @@ def test_damage_is_named(tmp_path: Path, name: str, content: bytes, message: str
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of an empty folder in a store."""
-    fsspec.register_implementation("faulty", Faulty, clobber=True)
     monkeypatch.setattr(place, "FIRST_WAIT_SECONDS", 0.001)
     monkeypatch.setattr("bertc.base.storage.files.BLOCK_BYTES", 40)
     yield f"faulty://{tmp_path.name}"
@@ -213,7 +212,6 @@ def assert_identity_changes(path: object, write: Callable[[], object]) -> None:
     ],
 )
 def test_addresses_that_cannot_be_read_are_reported_by_check(data: str, said: str) -> None:
-    fsspec.register_implementation("faulty", Faulty, clobber=True)
     shown = render(pytest.raises(BertcError, check, f"data={data}").value.diagnostics)
     assert said in shown
     assert "sec" not in shown
