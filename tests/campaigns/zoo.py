@@ -214,7 +214,7 @@ def apart(ours: Model, theirs: Any, batch: dict[str, torch.Tensor]) -> tuple[flo
     states = float((mine - base.last_hidden_state)[real].abs().max())
     tasks = [task for stage in ours.resolved.stages for task in stage.tasks]
     if tasks:
-        said, wanted = test_tasks.said(ours, tasks[0], batch), test_tasks.theirs_says(theirs, batch)
+        said, wanted = test_tasks.said(ours, tasks[0], batch), test_tasks.hf_says(theirs, batch)
         pairs = zip(said, wanted, strict=True)
         apart = [(a - b)[real] if a.shape[:2] == real.shape else a - b for a, b in pairs]
         return states, max(float(difference.abs().max()) for difference in apart)
