@@ -146,7 +146,7 @@ def tried(
     folder, line.folders = place / "hub", line.folders + 1
     kind = replace(kind, saved=name == "as saved")
     kind.write(folder, words)
-    tokenizer = kind.theirs(folder)
+    tokenizer = kind.reference(folder)
     size = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
     theirs = Case(chosen.cls, tuple((dict(chosen.settings) | size).items())).model()
     with contextlib.redirect_stderr(io.StringIO()):
