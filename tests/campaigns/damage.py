@@ -152,7 +152,9 @@ def main() -> int:
     forking.load_everything()
     with tempfile.TemporaryDirectory(prefix="damage-") as name:
         root = Path(name) / "material"
-        _make(root)
+        (made,) = forking.each(iter([root]), material.make, 1, 300.0, waiting=1800.0)
+        if made.code:
+            raise SystemExit(f"the material cannot be made: {made.words}")
         picked = [case for case in cases(root) if chosen.only in case.title][:: chosen.every]
         if chosen.case >= 0:
             picked = [case for case in cases(root) if case.number == chosen.case]
@@ -163,17 +165,6 @@ def main() -> int:
     print(Table(("class", "tried", "held"), rows))
     print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
     return 1 if failures else 0
-
-
-def _make(root: Path) -> None:
-    def build(_: object) -> int:
-        os.environ["BERTC_CACHE"] = str(root / "cache")
-        material.make(root)
-        return 0
-
-    (ended,) = forking.each(iter([root]), build, 1, 300.0, waiting=1800.0)
-    if ended.code:
-        raise SystemExit(f"the material cannot be made: {ended.words}")
 
 
 def _run(

@@ -5,7 +5,6 @@ In each case something happens to a run in its middle. It has to end by itself w
 time, be resumed, and then have the losses of the run that nothing happened to. Linux, as root.
 """
 
-import json
 import os
 import random
 import shutil
@@ -19,7 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.campaigns.options import read_options
-from tests.run.conftest import WORDS
+from tests.run.conftest import WORDS, lines
+from tests.run.test_ranks import command_line
 
 NAMES, PORT = ("bertc-a", "bertc-b"), 29_517
 ADDRESSES = {name: f"10.99.77.{number}" for number, name in enumerate(NAMES, 1)}
@@ -88,14 +88,8 @@ def processes(name: str, workers: bool) -> list[int]:
     """The process ids of a machine: of the run's processes, or all."""
     listed = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True)
     ids = [int(word) for word in listed.stdout.split()]
-    return [i for i in ids if not workers or b"torch.distributed.run" not in command_of(i)]
-
-
-def command_of(process: int) -> bytes:
-    try:
-        return Path(f"/proc/{process}/cmdline").read_bytes()
-    except OSError:
-        return b"torch.distributed.run"  # it has ended
+    words = {i: command_line(i) for i in ids}  # none if it has ended
+    return [i for i in ids if not workers or words[i] and b"torch.distributed.run" not in words[i]]
 
 
 def signalled(ids: list[int], number: int) -> None:
@@ -146,9 +140,8 @@ CASES: dict[str, Callable[[], None]] = {
 
 def losses() -> list[float]:
     """The training losses of the run, one a step."""
-    path = Path("run/metrics.jsonl")
-    lines = map(json.loads, path.read_text().splitlines()) if path.exists() else ()
-    return [line["loss"] for line in lines if line["kind"] == "train"]
+    there = Path("run/metrics.jsonl").exists()
+    return [line["loss"] for line in lines(Path("run"), "train")] if there else []
 
 
 def run(disturb: Callable[[], None]) -> tuple[str, float]:

@@ -99,8 +99,8 @@ TARGETS = (
 )  # fmt: skip
 
 
-def make(place: Path) -> None:
-    """Fill a folder.
+def make(place: Path) -> int:
+    """Fill a folder; 0 if all went well.
 
     Raises:
         SystemExit: if a command does not end well.
@@ -112,6 +112,7 @@ def make(place: Path) -> None:
 
     place.mkdir(parents=True)
     os.chdir(place)
+    os.environ["BERTC_CACHE"] = str(place / "cache")
     shutil.copyfile(FARM / "farm.txt", "text.txt")
     for part in ("train", "dev"):
         shutil.copyfile(FARM / f"birds.{part}.tsv", f"{part}.tsv")
@@ -126,6 +127,7 @@ def make(place: Path) -> None:
     train(["export", "task", "--onnx", "onnx"])
     halve(place / "done", place / "half")
     halve(place / "taught", place / "taught")
+    return 0
 
 
 def halve(whole: Path, half: Path) -> None:

@@ -51,6 +51,7 @@ from tests.campaigns.ideas import AXES, written
 from tests.campaigns.options import read_options
 from tests.lang.test_helps import Written, alternatives
 from tests.net.programs import FARM, copied
+from tests.run.conftest import lines
 
 SEEN, WHOLE = '"window":16', '"window":128'
 """A window, and one that sees all of a row."""
@@ -157,8 +158,7 @@ def wrong_run(resolved: Resolved, folder: Path, cache: Path) -> list[str]:
     """Train all stages: steps, losses, gradients, and FLOPs as torch counts them."""
     with watched() as seen:
         train(resolved, folder, cache=cache, quiet=True)
-    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
-    losses = [line["loss"] for line in lines if line["kind"] == "train"]
+    losses = [line["loss"] for line in lines(folder, "train")]
     wrong = [] if all(map(math.isfinite, losses)) else [f"losses {losses}"]
     if len(losses) != resolved.steps:
         wrong.append(f"{len(losses)} steps of {resolved.steps}")

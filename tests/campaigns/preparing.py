@@ -11,12 +11,12 @@ order. Prints a row for each; exits 1 if a file differs from those of one start 
 
 import os
 import random
-import shlex
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import fsspec
@@ -25,7 +25,7 @@ from bertc.base.diagnostics import Table
 from bertc.text.sources import files
 from tests.campaigns import forking
 from tests.campaigns.options import read_options
-from tests.campaigns.reading import KEYS
+from tests.campaigns.reading import serving
 from tests.text.test_parts import write
 from tests.text.test_prepared import SETTINGS, contents
 
@@ -85,8 +85,7 @@ def main() -> int:
     options = read_options(__doc__, kills=10, server="")
     for name in ("bertc.api", "bertc.cli.app", "bertc.run.preparing", "tokenizers", "sentencex"):
         __import__(name)
-    server = None
-    with tempfile.TemporaryDirectory(prefix="preparing-") as folder:
+    with ExitStack() as servers, tempfile.TemporaryDirectory(prefix="preparing-") as folder:
         os.chdir(folder)
         os.environ |= {"BERTC_CACHE": f"{folder}/cache", "TOKENIZERS_PARALLELISM": "false"}
         write(Path("a.jsonl"), 250)
@@ -96,18 +95,11 @@ def main() -> int:
         prepare = ["prepare", f"{text} clean=documents(unique=true)"]
         roots = [folder]
         if options.server:
-            command, nothing = shlex.split(options.server), subprocess.DEVNULL
-            server = subprocess.Popen([*command, "-p", str(PORT)], stdout=nothing, stderr=nothing)
-            os.environ |= {**KEYS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{PORT}"}
-            time.sleep(8)
+            servers.enter_context(serving(options.server, PORT))
             make = "import s3fs; s3fs.S3FileSystem().mkdir('bucket')"
             subprocess.run([sys.executable, "-c", make], check=True)
             roots.append("s3://bucket")
-        try:
-            return rows(prepare, roots, options.kills)
-        finally:
-            if server:
-                server.kill()
+        return rows(prepare, roots, options.kills)
 
 
 def rows(prepare: list[str], roots: list[str], kills: int) -> int:

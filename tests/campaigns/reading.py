@@ -12,12 +12,15 @@ import hashlib
 import json
 import os
 import random
+import shlex
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -76,6 +79,21 @@ class Proxy(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
+
+
+@contextmanager
+def serving(command: str, port: int) -> Iterator[None]:
+    """An S3 server on loopback, which commands here and below reach."""
+    nothing = subprocess.DEVNULL
+    server = subprocess.Popen(
+        [*shlex.split(command), "-p", str(port)], stdout=nothing, stderr=nothing
+    )
+    os.environ |= {**KEYS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"}
+    try:
+        time.sleep(8)
+        yield
+    finally:
+        server.kill()
 
 
 def write(path: Path, size: int, seed: int) -> None:
@@ -161,44 +179,38 @@ def main() -> None:
         read(text, Path(cache), Path(out), int(rank), int(world))
         return
     options = read_options(__doc__, server="moto_server", mb=2000, steps=2000, kills=40)
-    os.environ |= {**KEYS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{PORT}"}
-    server = subprocess.Popen([options.server, "-p", str(PORT)], stderr=subprocess.DEVNULL)
     proxy = ThreadingHTTPServer(("127.0.0.1", PROXY), Proxy)
     threading.Thread(target=proxy.serve_forever, daemon=True).start()
     rows, wrong = [], 0
-    try:
-        with tempfile.TemporaryDirectory(dir=".") as name:
-            folder = Path(name).resolve()
-            time.sleep(5)
-            make(folder, options.mb << 20)
-            disk = spec(folder, str(folder), options.steps, "")
-            far = [spec(folder, "s3://text", options.steps, c) for c in ("", ", cache=30M")]
-            expected, _ = scenario(folder, "disk", [disk], 1, 0)
-            for title, texts, world, kills, share in (
-                ("S3", far[:1], 1, 0, 0), ("S3, four processes", far[:1], 4, 0, 0),
-                ("S3, small cache, killed", far[1:], 1, options.kills // 2, 0),
-                ("S3, two processes, killed", far[1:], 2, options.kills // 2, 0),
-                ("S3, then moved to a disk", [far[0], disk], 1, 1, 0),
-                ("S3 with faults", far[1:], 1, 0, 0.05),
-            ):  # fmt: skip
-                Proxy.share, begun = share, time.time()
-                port = PROXY if share else PORT
-                os.environ["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{port}"
-                read_rows, killed = scenario(folder, title, texts, world, kills)
-                differing = int((read_rows != expected).sum())
-                wrong += differing
-                rows.append((title, killed, differing, round(time.time() - begun)))
-            print(Table(("read from", "kills", "rows that differ", "seconds"), rows))
-            print("answers:", dict(Proxy.done))
-            for fault in FAULTS:
-                Proxy.share, Proxy.faults, begun = 1.0, (fault,), time.time()
-                out, cache = folder / "disk.npy", folder / f"always {fault}"
-                np.save(out, np.zeros((options.steps, BATCH), np.uint64))
-                with reading(far[0], cache, out, 0, 1, stderr=subprocess.PIPE) as process:
-                    said = process.communicate()[1].decode().splitlines()[-1:]
-                print(f"always {fault}: {time.time() - begun:.0f} s: {said}"[:300], flush=True)
-    finally:
-        server.kill()
+    with serving(options.server, PORT), tempfile.TemporaryDirectory(dir=".") as name:
+        folder = Path(name).resolve()
+        make(folder, options.mb << 20)
+        disk = spec(folder, str(folder), options.steps, "")
+        far = [spec(folder, "s3://text", options.steps, c) for c in ("", ", cache=30M")]
+        expected, _ = scenario(folder, "disk", [disk], 1, 0)
+        for title, texts, world, kills, share in (
+            ("S3", far[:1], 1, 0, 0), ("S3, four processes", far[:1], 4, 0, 0),
+            ("S3, small cache, killed", far[1:], 1, options.kills // 2, 0),
+            ("S3, two processes, killed", far[1:], 2, options.kills // 2, 0),
+            ("S3, then moved to a disk", [far[0], disk], 1, 1, 0),
+            ("S3 with faults", far[1:], 1, 0, 0.05),
+        ):  # fmt: skip
+            Proxy.share, begun = share, time.time()
+            port = PROXY if share else PORT
+            os.environ["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{port}"
+            read_rows, killed = scenario(folder, title, texts, world, kills)
+            differing = int((read_rows != expected).sum())
+            wrong += differing
+            rows.append((title, killed, differing, round(time.time() - begun)))
+        print(Table(("read from", "kills", "rows that differ", "seconds"), rows))
+        print("answers:", dict(Proxy.done))
+        for fault in FAULTS:
+            Proxy.share, Proxy.faults, begun = 1.0, (fault,), time.time()
+            out, cache = folder / "disk.npy", folder / f"always {fault}"
+            np.save(out, np.zeros((options.steps, BATCH), np.uint64))
+            with reading(far[0], cache, out, 0, 1, stderr=subprocess.PIPE) as process:
+                said = process.communicate()[1].decode().splitlines()[-1:]
+            print(f"always {fault}: {time.time() - begun:.0f} s: {said}"[:300], flush=True)
     sys.exit(bool(wrong))
 
 

@@ -10,8 +10,6 @@ transformers and accelerate. Optimiser, rate, schedule, batch, epochs and precis
 same. Prints scores by seed, their mean and their spread.
 """
 
-import gzip
-import json
 import random
 import shutil
 import statistics
@@ -21,7 +19,9 @@ import tempfile
 from argparse import Namespace
 from pathlib import Path
 
+from tests.campaigns.beginnings import lines
 from tests.campaigns.options import read_options
+from tests.run.conftest import lines as metrics
 
 TEXT = 'objective = mlm\ndata = files("text.txt", sentences=lines)\nseq = 64\nbatch = 64\n'
 PROGRAMS = {
@@ -128,8 +128,7 @@ def main() -> None:
 
 def write_data(source: Path, folder: Path, examples: int) -> None:
     """The sentences as a text, and some of the examples, drawn by a seed, as a table."""
-    with gzip.open(source / "train.tsv.gz", "rt", encoding="utf-8") as lines:
-        head, *rows = lines.read().splitlines()
+    head, *rows = lines(source / "train.tsv.gz")
     text = sorted({row.split("\t")[0] for row in rows})
     draw = random.Random(7)
     draw.shuffle(text)
@@ -147,8 +146,7 @@ def by_bertc(folder: Path, run: str, seed: int, options: Namespace) -> float:
     (folder / "task.bertc").write_text(spec, encoding="utf-8")
     out = f"{run}-task-{seed}"
     bertc(folder, "train", "task.bertc", "--out", out)
-    lines = (folder / out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    evaluated = [line for line in map(json.loads, lines) if line["kind"] == "eval"]
+    evaluated = metrics(folder / out, "eval")
     shutil.rmtree(folder / out)
     return float(evaluated[-1]["accuracy"]["classify"])
 

@@ -146,7 +146,7 @@ def tried(
     folder, line.folders = place / "hub", line.folders + 1
     kind = replace(kind, saved=name == "as saved")
     kind.write(folder, words)
-    tokenizer = kind.theirs(folder)
+    tokenizer = kind.reference(folder)
     size = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
     theirs = Case(chosen.cls, tuple((dict(chosen.settings) | size).items())).model()
     with contextlib.redirect_stderr(io.StringIO()):
@@ -214,7 +214,7 @@ def apart(ours: Model, theirs: Any, batch: dict[str, torch.Tensor]) -> tuple[flo
     states = float((mine - base.last_hidden_state)[real].abs().max())
     tasks = [task for stage in ours.resolved.stages for task in stage.tasks]
     if tasks:
-        said, wanted = test_tasks.said(ours, tasks[0], batch), test_tasks.theirs_says(theirs, batch)
+        said, wanted = test_tasks.said(ours, tasks[0], batch), test_tasks.hf_says(theirs, batch)
         pairs = zip(said, wanted, strict=True)
         apart = [(a - b)[real] if a.shape[:2] == real.shape else a - b for a, b in pairs]
         return states, max(float(difference.abs().max()) for difference in apart)

@@ -21,7 +21,7 @@ from bertc.base import diagnostics
 from bertc.base.diagnostics import Diagnostic, SpecError, StoppedError
 from bertc.base.failures import exit_code
 from bertc.base.storage.paths import shipped_specs
-from bertc.cli import main, options
+from bertc.cli import options
 from bertc.cli.app import app as commands
 from bertc.cli.options import HELP_GROUPS
 from tests.hub.programs import bert_folder
@@ -101,15 +101,12 @@ def test_every_failure_has_its_code(error, code, capsys):
     assert capsys.readouterr().err.startswith("x" if stopped else "error")
 
 
-def test_a_reader_that_leaves_is_no_error(monkeypatch):
+def test_a_reader_that_leaves_is_no_error(monkeypatch, command):
     read, write = os.pipe()
     os.close(read)
-    monkeypatch.setattr("sys.argv", ["bertc", "specs"])
     with monkeypatch.context() as closed, os.fdopen(write, "w") as left:
         closed.setattr("sys.stdout", left)
-        with pytest.raises(SystemExit) as end:
-            main()
-    assert end.value.code == 0
+        assert command("specs") == 0
 
 
 def test_a_mistake_of_ours_leaves_a_report_and_no_traceback(capsys, tmp_path, monkeypatch):
@@ -310,30 +307,26 @@ def test_more_processes_than_cores_are_remarked(monkeypatch, call):
     assert "8 processes share 2 cores" in err
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_before_or_inside_a_command_ends_it(monkeypatch, call, number, code):
-    before = signal.getsignal(number)
-
-    def app(standalone_mode: bool) -> None:
-        signal.raise_signal(number)
-
-    monkeypatch.setattr(options, "app_for", lambda words: app)
-    assert call("check", "layers=2")[0] == code
-    assert signal.getsignal(number) is before
+ENDING = (KeyboardInterrupt, SystemExit)
 
 
-@pytest.mark.parametrize("instead", [None, ImportError("numpy was interrupted")])
+@pytest.mark.parametrize(
+    ("swallowed", "instead"),
+    [((), None), (ENDING, None), (ENDING, ImportError("numpy was interrupted"))],
+)
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
-def test_a_swallowed_signal_is_one_all_the_same(monkeypatch, call, number, code, instead):
+def test_a_signal_ends_a_command(monkeypatch, call, number, code, swallowed, instead):
     """Callbacks from C cannot pass an error on, and libraries make it one of their own."""
+    before = signal.getsignal(number)
 
     def app(standalone_mode: bool) -> None:
-        with contextlib.suppress(KeyboardInterrupt, SystemExit):
+        with contextlib.suppress(*swallowed):
             signal.raise_signal(number)
         if instead:
             raise instead
 
     monkeypatch.setattr(options, "app_for", lambda words: app)
     assert call("check", "layers=2")[0] == code
+    assert signal.getsignal(number) is before

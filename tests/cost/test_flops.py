@@ -3,10 +3,10 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from torch.utils._pytree import tree_map_only
 from torch.utils.flop_counter import FlopCounterMode
 
 from bertc.api import points, resolve
@@ -162,19 +162,6 @@ def test_products_of_an_update_are_those_that_torch_counts(extra: str) -> None:
     assert found.memory.optimizer_bytes == sum(moment.nbytes for moment in moments.values())
 
 
-def on_meta(value: Any) -> Any:
-    """The same batch without values."""
-    match value:
-        case torch.Tensor():
-            return value.to("meta")
-        case dict():
-            return {name: on_meta(part) for name, part in value.items()}
-        case tuple() if hasattr(value, "_fields"):
-            return type(value)(*map(on_meta, value))
-        case _:
-            return value
-
-
 def corrupted(stage: Stage) -> MicroBatch:
     """A batch of random tokens of a vocabulary of 500."""
     cpu = torch.device("cpu")
@@ -197,7 +184,7 @@ def test_torch_counts_the_same_of_a_step_with_a_teacher(name: str) -> None:
     line = "layers=2 hidden=32 heads=2 vocab=500 seq=64 batch=4 steps=10 dropout=0"
     resolved = resolve(f"{line} {TAUGHT[name]}")
     (stage,), (teacher, _) = resolved.stages, resolved.stages[0].networks()
-    batch = on_meta(corrupted(stage))
+    batch = tree_map_only(torch.Tensor, lambda tensor: tensor.to("meta"), corrupted(stage))
     with torch.device("meta"):
         model, frozen = build(resolved, device="meta"), Frozen(teacher)
         objective = make_objective(model, stage, False, (frozen,))

@@ -14,13 +14,13 @@ from bertc.cost import as_table, estimate
 from bertc.tasks.examples import task_sets
 from bertc.text.prepared.opening import PreparedPart, write_corpus
 from bertc.text.prepared.plan import PreparationPlan
+from tests.hub.programs import bert_folder
 
 
 @pytest.fixture
 def farm(tmp_path):
     """The start of a spec with a vocabulary, and examples of 5, 7, 9 and 20 tokens."""
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "hen", "pond"]
-    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
+    bert_folder(tmp_path, ("hen", "pond"))
     texts = (" ".join(["hen"] * (length - 2)) for length in (5, 7, 9, 20))
     rows = "".join(f"{text}\t{number % 2}\n" for number, text in enumerate(texts))
     (tmp_path / "train.tsv").write_text("text\tlabel\n" + rows)

@@ -11,6 +11,7 @@ from bertc.base.storage.paths import without_folders
 from bertc.run.models.loading import read_checkpoint, read_model
 from bertc.run.models.runs import import_run
 from bertc.use.card import export_with_card
+from tests.run.conftest import lines as metrics
 
 SPEC = (
     "layers=1 hidden=16 heads=2 ffn=32 vocab=wordpiece(64) seq=16 batch=2 steps=4 eval_every=2 "
@@ -48,8 +49,7 @@ def test_the_command_writes_a_card_of_the_run(run, tmp_path, command):
     assert any(line.startswith("# license: to fill in") for line in lines)
     assert any("layers=1 hidden=16" in line for line in lines)
     assert any("mlm, 4 steps of 2 x 16 tokens" in line for line in lines)
-    metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    last = [line for line in metrics if line["kind"] == "eval"][-1]
+    last = metrics(run, "eval")[-1]
     assert f"It read {last['tokens']:,} tokens, padding of rows included." in lines
     assert "# Encoder for fill-mask, bert layout" in lines
     (score,) = [line for line in lines if f"{last['loss_masked']:.4f}" in line]
@@ -65,8 +65,7 @@ def test_scores_are_of_the_weights_that_are_exported(run, tmp_path):
     weights.write_bytes(weights.read_bytes()[:-1] + b"!")
     lines = card_of(tmp_path / "run", tmp_path / "left")
     assert "## Training, 2 of 4 steps" in lines
-    metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    scored = {line["step"]: line["loss_masked"] for line in metrics if line["kind"] == "eval"}
+    scored = {line["step"]: line["loss_masked"] for line in metrics(run, "eval")}
     assert any(line.startswith(f"    mlm, masked: loss {scored[2]:.4f}") for line in lines)
     assert not any(f"{scored[4]:.4f}" in line for line in lines)
 

@@ -201,8 +201,8 @@ SPECS = {
 
 
 @torch.no_grad()
-def assert_pipelines_agree(folder: Path, others: tuple[Path, ...], rows: list[Any], **told: Any):
-    """Probabilities by label of each row alone, from all that the tokenizer puts out."""
+def probabilities(folder: Path, rows: list[Any], **told: Any) -> list[dict[str, float]]:
+    """Those of transformers for each row alone, from all that the tokenizer puts out."""
     tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
     found = list[dict[str, float]]()
@@ -210,6 +210,11 @@ def assert_pipelines_agree(folder: Path, others: tuple[Path, ...], rows: list[An
         texts = (row,) if isinstance(row, str) else row
         scores = model(**tokenizer(*texts, return_tensors="pt", **told)).logits[0].softmax(0)
         found.append({model.config.id2label[n]: float(p) for n, p in enumerate(scores)})
+    return found
+
+
+def assert_pipelines_agree(folder: Path, others: tuple[Path, ...], rows: list[Any], **told: Any):
+    found = probabilities(folder, rows, **told)
     for other in (folder, *others):
         for ours, reference in zip(bertc.load(other).predict(rows), found, strict=True):
             assert ours["probabilities"] == pytest.approx(reference, abs=1e-6)

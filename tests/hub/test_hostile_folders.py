@@ -46,9 +46,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def folder(sound: Path, tmp_path: Path) -> Path:
     """A copy of the sound folder, to be damaged."""
-    for path in sound.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    return tmp_path
+    return Path(shutil.copytree(sound, tmp_path, dirs_exist_ok=True))
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin", "vocab.txt"])

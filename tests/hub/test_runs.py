@@ -12,7 +12,6 @@ import torch
 from huggingface_hub import constants
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import BertConfig, BertForMaskedLM
 
 from bertc.api import check, resolve
 from bertc.base.diagnostics import DataError, MissingInputError, SpecError, UsageError
@@ -248,12 +247,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for seed, (revision, commit) in enumerate(COMMITS.items()):
         (place / "refs").mkdir(parents=True, exist_ok=True)
         (place / "refs" / revision).write_text(commit)
-        config = BertConfig(
-            vocab_size=31, hidden_size=8, num_hidden_layers=1 + seed, num_attention_heads=2,
-            intermediate_size=16, max_position_embeddings=32,
-        )  # fmt: skip
         folder = place / "snapshots" / commit
-        BertForMaskedLM(config).save_pretrained(folder)
+        case("BertForMaskedLM", SMALL, vocab_size=31, num_hidden_layers=1 + seed).save(folder)
         (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(hub))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
@@ -270,7 +265,7 @@ def test_a_name_is_the_folder_of_its_commit(cache, name, revision):
     spec = f'init="{name}" seq=16 steps=1'
     resolved = resolve(spec)
     assert resolved.run.init.path == str(folder)
-    assert (len(resolved.encoder.layers), resolved.encoder.hidden) == (layers, 8)
+    assert (len(resolved.encoder.layers), resolved.encoder.hidden) == (layers, 24)
     assert resolved.vocabulary.size == len(WORDS)
     assert hub_name(str(folder)) == "lab/tiny-bert"
     taught = resolve(

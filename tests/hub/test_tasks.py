@@ -472,12 +472,6 @@ def loaded(resolved: Resolved, tensors: dict[str, torch.Tensor]) -> Model:
     return model
 
 
-def backward(scores: tuple[torch.Tensor, ...], real_bs: torch.Tensor) -> None:
-    """Gradients of all scores but those of padding."""
-    real = [one[real_bs] if one.shape[:2] == real_bs.shape else one for one in scores]
-    torch.cat([one.sin().flatten() for one in real]).sum().backward()
-
-
 @pytest.mark.filterwarnings("ignore")  # peft's, about what transformers will change
 @pytest.mark.parametrize(("chosen", "adapt"), ADAPTED, ids=lambda one: getattr(one, "cls", ""))
 def test_peft_says_and_learns_the_same(chosen: Case, adapt: Lora, tmp_path):
@@ -495,8 +489,10 @@ def test_peft_says_and_learns_the_same(chosen: Case, adapt: Lora, tmp_path):
     for mine, there, merged_too in zip(*found, said(whole, task, batch), strict=True):
         torch.testing.assert_close(mine, there, atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(mine, merged_too, atol=1e-5, rtol=1e-5)
-    for scores in found:
-        backward(scores, batch["attention_mask"].bool())
+    real_bs = batch["attention_mask"].bool()
+    for scores in found:  # but those of padding
+        real = [one[real_bs] if one.shape[:2] == real_bs.shape else one for one in scores]
+        torch.cat([one.sin().flatten() for one in real]).sum().backward()
     slopes = {name: p.grad for name, p in ours.named_parameters() if p.grad is not None}
     assert slopes.keys() == trained_names(resolved.stages[-1])
     export_adapter(resolved, tensors | slopes, *rest, layout)

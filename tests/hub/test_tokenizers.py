@@ -20,7 +20,7 @@ from bertc.tasks.examples.encode import encode
 from bertc.tasks.layouts.example import TextExample
 from bertc.text.vocab.learned import learn
 from bertc.text.vocab.vocabulary import from_tokenizer, load_vocabulary, vocabulary_of
-from tests.hub import hf_tokenizers
+from tests.hub import hf_tokenizers as known
 from tests.hub.hf_models import XLNET as XLNET_SIZES
 from tests.hub.hf_models import case
 from tests.hub.hf_tokenizers import BERT, PLAIN, ROBERTA, WRITTEN, XLNET, Folder, Words, more
@@ -70,7 +70,7 @@ def agree(folder: Path, reference: Any) -> None:
     assert found.size == len(reference)
 
 
-@pytest.mark.parametrize("chosen", [*PLAIN, *hf_tokenizers.SAVED, *hf_tokenizers.OTHERWISE])
+@pytest.mark.parametrize("chosen", [*PLAIN, *known.SAVED, *known.OTHERWISE])
 def test_rows_are_those_of_transformers(chosen, words, tmp_path):
     chosen.write(tmp_path, words)
     agree(tmp_path, chosen.reference(tmp_path))
@@ -100,14 +100,7 @@ def test_what_is_saved_is_read_alike_by_all(chosen, words, tmp_path):
 
 
 def test_a_folder_that_names_no_class_is_read_as_its_file_says(words, tmp_path):
-    for cls in (
-        BERT,
-        hf_tokenizers.ALBERT,
-        hf_tokenizers.XLMR,
-        hf_tokenizers.DEBERTA,
-        ROBERTA,
-        WRITTEN,
-    ):
+    for cls in (BERT, known.ALBERT, known.XLMR, known.DEBERTA, ROBERTA, WRITTEN):
         folder, named = tmp_path / cls, tmp_path / f"{cls} named"
         Folder(cls, model_type="other").write(folder, words)
         Folder(cls).write(named, words)
@@ -117,10 +110,10 @@ def test_a_folder_that_names_no_class_is_read_as_its_file_says(words, tmp_path):
 
 def test_roles_that_no_file_names_are_those_of_the_ends(words, tmp_path):
     """EuroBERT's names no [CLS], [SEP] and unknown token; it spells every byte."""
-    Folder(WRITTEN, hf_tokenizers.BEGUN).write(tmp_path, words)
+    Folder(WRITTEN, known.BEGUN).write(tmp_path, words)
     path = tmp_path / "tokenizer.json"
     path.write_text(path.read_text().replace("s>", "|>").replace("<unk>", "<other>"))
-    settings = {role: token.replace("s>", "|>") for role, token in hf_tokenizers.BEGUN.items()}
+    settings = {role: token.replace("s>", "|>") for role, token in known.BEGUN.items()}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
     found = vocabulary_of(tmp_path, ROWS)
     assert [found.token(number) for number in (found.cls, found.sep)] == ["<|>", "</|>"]
@@ -211,7 +204,7 @@ def test_check_refuses_what_train_refuses(words, tmp_path):
 
 def test_training_reads_as_predictions_do(words, tmp_path):
     """What ``init`` and ``vocab`` learn with is what a run of that folder is used with."""
-    for number, chosen in enumerate([*PLAIN, *hf_tokenizers.OTHERWISE[:3], *more(words)]):
+    for number, chosen in enumerate([*PLAIN, *known.OTHERWISE[:3], *more(words)]):
         folder = tmp_path / str(number)
         chosen.write(folder, words)
         used = vocabulary_of(folder, ROWS)
