@@ -118,10 +118,11 @@ def _module_of(name: str) -> str:
     """The file of an installed module; empty if there is none."""
     try:
         module = None if name.endswith(".py") else importlib.util.find_spec(name)
-    except ModuleNotFoundError:
+    except (ModuleNotFoundError, ValueError):
         return ""
     except Exception as error:  # of the packages that it is in, which are imported
-        raise UsageError(f"{name} cannot be found: {type(error).__name__}: {error}") from error
+        message = f"{name} cannot be imported: {type(error).__name__}: {error}"
+        raise UsageError(message, "mend that package, or name a Python file") from error
     return (module.origin or "") if module else ""
 
 
