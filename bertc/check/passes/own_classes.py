@@ -4,10 +4,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from bertc.base import own_code
 from bertc.base.diagnostics import BertcError, Diagnostics, UsageError
@@ -17,13 +17,14 @@ from bertc.check.passes.settings import Checker, layer_values, reads_on, set_val
 from bertc.ir.fixes import Rule
 from bertc.ir.learning import Term
 from bertc.ir.network.generator import GeneratorNetwork
-from bertc.ir.own import Own, Size
-from bertc.ir.program import Complete, CompleteStage
+from bertc.ir.own import Own, OwnClass, Size
+from bertc.ir.program import Complete, CompleteSettings, CompleteStage
 from bertc.ir.vocabulary import table_rows
 from bertc.ir.written import Given, Origin, map_terms
 
 _SECONDS, _MOST_BYTES = 60, 2**20
 _Sizes = tuple[tuple[str, int], ...]
+_S = TypeVar("_S", bound=CompleteSettings)
 
 
 def own_classes(program: Complete, diagnostics: Diagnostics) -> Complete:
@@ -34,12 +35,12 @@ def own_classes(program: Complete, diagnostics: Diagnostics) -> Complete:
 
     def looked_up(part: Any, place: str, origin: Origin) -> Any:
         """A part with what it has and does; itself if it is no class, or refused."""
-        if not isinstance(part, Own) or part.recordings or diagnostics.found:
+        if not isinstance(part, OwnClass) or part.source or diagnostics.found:
             return part
         try:
             own_code.require_permission(part.code)
-            part = part.model_copy(update={"source": _source(part, origin)})
-            return part.model_copy(update=_recorded(part, place, tuple(_sizes(program, place))))
+            read = part.model_copy(update={"source": _source(part, origin)})
+            return read.model_copy(update=_recorded(read, place, tuple(_sizes(program, place))))
         except BertcError as error:
             diagnostics.error("E390", error.message, origin.span, help=error.help)
             return part
@@ -69,12 +70,36 @@ def own_classes(program: Complete, diagnostics: Diagnostics) -> Complete:
         objective = of_terms(program.objective, program.origins["objective"])
         update = {"program": changed, "stages": stages, "objective": objective}
         program = program.model_copy(update=update)
+    program = _with_rules(program, looked_up)
     for stage in program.stages:
         Checker(stage, diagnostics).rules(OF_OWN_PARTS)
     return program
 
 
-def _source(part: Own, origin: Origin) -> str:
+def _with_rules(program: Complete, look_up: Callable[[Any, str, Origin], Any]) -> Complete:
+    """The program with the classes of its update rules and schedules."""
+
+    def of(rule: Any, origin: Origin) -> Any:
+        if (schedule := look_up(rule.schedule, "schedule", origin)) is not rule.schedule:
+            rule = rule.model_copy(update={"schedule": schedule})
+        return look_up(rule, "optimizer", origin)
+
+    def of_block(settings: Mapping[str, Given]) -> Mapping[str, Given]:
+        before = settings.get("optimizer")
+        if before is None or (rule := of(before.value, before.origin)) is before.value:
+            return settings
+        return {**settings, "optimizer": Given(rule, before.origin)}
+
+    def typed(block: _S) -> _S:
+        rule = of(block.optimizer, block.origins["optimizer"])
+        return block.model_copy(update={"optimizer": rule})
+
+    changed = program.program.map_blocks(of_block)
+    stages = tuple(map(typed, program.stages))
+    return typed(program).model_copy(update={"program": changed, "stages": stages})
+
+
+def _source(part: OwnClass, origin: Origin) -> str:
     """The text of the file, which is next to the spec or below it, and the user's."""
     file, _, name = part.code.rpartition(":")
     if not name.isidentifier() or not file.endswith(".py"):
@@ -107,7 +132,7 @@ def _sizes(program: Complete, name: str) -> Iterator[_Sizes]:
 
 
 @lru_cache(64)
-def _recorded(part: Own, name: str, sizes: tuple[_Sizes, ...]) -> dict[str, Any]:
+def _recorded(part: OwnClass, name: str, sizes: tuple[_Sizes, ...]) -> dict[str, Any]:
     """Record a class; raises UsageError with the lines of its file that failed."""
     stated = part.model_dump(include={"code", "arguments", "source"})
     request = {"own": stated, "place": name, "sizes": [*map(dict, dict.fromkeys(sizes))]}
