@@ -5,6 +5,7 @@ import math
 import os
 import re
 import sys
+import traceback
 import types
 from functools import lru_cache
 from typing import Any
@@ -13,6 +14,8 @@ from zlib import crc32
 from bertc.base.diagnostics import UsageError
 
 VARIABLE, FLAG = "BERTC_OWN", "--own"
+_FILES = set[str]()
+"""Files of the user's classes in this process."""
 
 
 class RefusedError(UsageError):
@@ -33,11 +36,18 @@ def require_permission(code: str) -> None:
         )
 
 
+def lines_of(error: BaseException) -> list[str]:
+    """The lines of the user's files that raised an error."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return [f"{f.filename}:{f.lineno}: {f.line}" for f in frames if f.filename in _FILES]
+
+
 @lru_cache(32)
 def load_class(source: str, code: str) -> Any:
     """The class that ``code`` names, of a module made of ``source``."""
     file, _, name = code.rpartition(":")
     require_permission(code)
+    _FILES.add(file)
     module = types.ModuleType(f"own_{crc32(source.encode()):x}")
     # For the lines in tracebacks, for classes that look for their module, and for the compiler.
     linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file

@@ -148,7 +148,11 @@ def temporary_bytes(stage: Stage, total: int, how: Execution) -> int:
             return (how.value_bytes if on_cpu else 2) * max(sizes_at_once, default=0)
         case rules.OwnRule(alone=alone, state=state):
             stored = (pair for network in stage.learned for pair in stored_weights(network))
-            most = rules.OWN_AT_ONCE[how.device] if alone else max(w.numel for w, _ in stored)
+            most = (
+                rules.OWN_AT_ONCE[how.device]
+                if alone
+                else max(w.numel for w, _ in stored if not w.frozen)
+            )
             # Copies of what it gets, and what an expression has at once.
             return min(total, most) * FP32 * (len(state) + 6)
 

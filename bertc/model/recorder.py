@@ -8,7 +8,6 @@ import inspect
 import json
 import math
 import sys
-import traceback
 from contextlib import redirect_stdout
 from functools import partial
 from typing import Any, get_args
@@ -267,8 +266,7 @@ def reply(request: dict[str, Any]) -> dict[str, Any]:
             return {"refused": str(error)}
         except BaseException as error:  # of the user's code, whatever it raises
             file = request["own"]["code"].rpartition(":")[0]
-            frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
-            lines = [f"{file}:{frame.lineno}: {frame.line}" for frame in frames]
+            lines = own_code.lines_of(error)
             if isinstance(error, SyntaxError):
                 lines = [f"{file}:{error.lineno}: {(error.text or '').strip()}"]
             return {"refused": f"{type(error).__name__}: {error}", "lines": lines}

@@ -20,7 +20,7 @@ from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.own import Own, OwnClass, Size
 from bertc.ir.program import Complete, CompleteSettings, CompleteStage
 from bertc.ir.vocabulary import table_rows
-from bertc.ir.written import Given, Origin, map_terms
+from bertc.ir.written import Given, Origin
 
 _SECONDS, _MOST_BYTES = 60, 2**20
 _Sizes = tuple[tuple[str, int], ...]
@@ -46,14 +46,16 @@ def own_classes(program: Complete, diagnostics: Diagnostics) -> Complete:
             return part
 
     def of_terms(terms: tuple[Term, ...], origin: Origin) -> tuple[Term, ...]:
-        parts = (looked_up(term.objective, "objective", origin) for term in terms)
-        return tuple(
-            term if part is term.objective else Term(weight=term.weight, objective=part)
-            for term, part in zip(terms, parts, strict=True)
-        )
+        parts = [looked_up(term.objective, "objective", origin) for term in terms]
+        if all(part is term.objective for term, part in zip(terms, parts, strict=True)):
+            return terms
+        pairs = zip(terms, parts, strict=True)
+        return tuple(Term(weight=term.weight, objective=part) for term, part in pairs)
 
-    def of_block(settings: Mapping[str, Given]) -> Mapping[str, Given]:
-        return map_terms(settings, lambda t: of_terms((t,), settings["objective"].origin)[0])
+    def of_rule(rule: Any, origin: Origin) -> Any:
+        if (schedule := looked_up(rule.schedule, "schedule", origin)) is not rule.schedule:
+            rule = rule.model_copy(update={"schedule": schedule})
+        return looked_up(rule, "optimizer", origin)
 
     for name in ("ffn", "attention", "norm", "residual"):
         setting, origin = getattr(program, name), program.origins[name]
@@ -61,40 +63,29 @@ def own_classes(program: Complete, diagnostics: Diagnostics) -> Complete:
         if (part := looked_up(before, name, origin)) is not before:
             value = setting.model_copy(update={"function": part}) if name == "norm" else part
             program = set_values(program, {name: Given(value, origin)})
-    if (changed := program.program.map_blocks(of_block)) is not program.program:
-        # Attributes also have the settings that a body of another kind does not read.
-        stages = tuple(
-            s.model_copy(update={"objective": of_terms(s.objective, s.origins["objective"])})
-            for s in program.stages
-        )
-        objective = of_terms(program.objective, program.origins["objective"])
-        update = {"program": changed, "stages": stages, "objective": objective}
-        program = program.model_copy(update=update)
-    program = _with_rules(program, looked_up)
+    program = _replaced(program, "objective", of_terms)
+    program = _replaced(program, "optimizer", of_rule)
     for stage in program.stages:
         Checker(stage, diagnostics).rules(OF_OWN_PARTS)
     return program
 
 
-def _with_rules(program: Complete, look_up: Callable[[Any, str, Origin], Any]) -> Complete:
-    """The program with the classes of its update rules and schedules."""
-
-    def of(rule: Any, origin: Origin) -> Any:
-        if (schedule := look_up(rule.schedule, "schedule", origin)) is not rule.schedule:
-            rule = rule.model_copy(update={"schedule": schedule})
-        return look_up(rule, "optimizer", origin)
+def _replaced(program: Complete, name: str, change: Callable[[Any, Origin], Any]) -> Complete:
+    """The program with other values of a setting in the run and its stages."""
 
     def of_block(settings: Mapping[str, Given]) -> Mapping[str, Given]:
-        before = settings.get("optimizer")
-        if before is None or (rule := of(before.value, before.origin)) is before.value:
+        before = settings.get(name)
+        if before is None or (value := change(before.value, before.origin)) is before.value:
             return settings
-        return {**settings, "optimizer": Given(rule, before.origin)}
+        return {**settings, name: Given(value, before.origin)}
 
     def typed(block: _S) -> _S:
-        rule = of(block.optimizer, block.origins["optimizer"])
-        return block.model_copy(update={"optimizer": rule})
+        value = change(getattr(block, name), block.origins[name])
+        return block.model_copy(update={name: value})
 
-    changed = program.program.map_blocks(of_block)
+    if (changed := program.program.map_blocks(of_block)) is program.program:
+        return program
+    # Attributes also have the settings that a body of another kind does not read.
     stages = tuple(map(typed, program.stages))
     return typed(program).model_copy(update={"program": changed, "stages": stages})
 
@@ -138,7 +129,7 @@ def _recorded(part: OwnClass, name: str, sizes: tuple[_Sizes, ...]) -> dict[str,
     request = {"own": stated, "place": name, "sizes": [*map(dict, dict.fromkeys(sizes))]}
     result = run_recorder(request)
     if "refused" in result:
-        help = "\n".join(result.get("lines", ())) or "docs/own.md has what forward gets"
+        help = "\n".join(result.get("lines", ())) or "docs/own.md has what it gets"
         raise UsageError(f"{part.code}: {result['refused']}", help=help)
     kind: Any = type(part)
     return {fact: getattr(kind(code=part.code, **result), fact) for fact in result}
