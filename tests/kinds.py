@@ -101,14 +101,11 @@ def alike(kinds: str, spec: str) -> dict[str, str]:
 ENGLISH = "files('a.en', language='en') languages=['en', 'fr'] language_embeddings=true"
 NETWORKS: dict[str, dict[str, str]] = {
     **{of: alike(" ".join(sorted(UNIONS[of])), spec) for of, spec in ALIKE.items()},
-    "optimizer": {
-        **alike("adam adamw lamb stable-adamw muon", "optimizer={}"),
-        "own": "optimizer=own('own_parts.py:Lion')",
-    },
+    "optimizer": {**alike("adam adamw lamb stable-adamw muon", "optimizer={}"),
+                  "own": "optimizer=own('own_parts.py:Lion')"},
     "schedule": {
         **alike("polynomial cosine constant inverse-sqrt wsd", "optimizer=adamw(schedule={})"),
-        "own": "optimizer=adamw(schedule=own('own_parts.py:Cosine'))",
-    },
+        "own": "optimizer=adamw(schedule=own('own_parts.py:Cosine'))"},
     "attention": {
         "full": "attention=full", "local": "attention=local(4)",
         "relative": "attention=relative positions=none",

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from bertc.api import points, resolve
 from bertc.base.diagnostics import SpecError, UsageError
+from bertc.base.failures import exit_code
 from bertc.cost import estimate
 from bertc.cost.figures import ANY
 from bertc.cost.rules import cost
@@ -182,6 +183,12 @@ def test_a_term_learns_and_costs_what_the_built_in_one_beside_it_does():
         torch.testing.assert_close(heads[f"heads.Detected.{of_own}"], heads[f"heads.rtd.{name}"])
 
 
+FAULTS = {
+    "calls": "it keeps a state", "random": "or is random", "zero": "is not finite",
+    "narrow": "no tensor of the shape", "double": "no tensor of the shape",
+    "gradient": "it changes the gradient", "weight": "it changes the gradient or the weight",
+    "still": "its moment mean stays 0",
+}  # fmt: skip
 REFUSED = {
     f"ffn={own('Narrow')}": "it makes (2, 16, 31) of states (2, 16, 32)",
     f"ffn={own('Counting')}": "called twice in training, it differs",
@@ -213,19 +220,7 @@ REFUSED = {
     "optimizer=own('own_parts.py:Lion', layer_decay=0.9)": "it has no argument layer_decay",
     f"optimizer={own('Norm', ', hidden=8')}": "has no attribute 'update'",
     f"optimizer=adamw(schedule={own('Lion')})": "has no attribute 'rate'",
-    **{
-        f"optimizer=own('own_parts.py:Faulty', how='{how}')": why
-        for how, why in {
-            "calls": "it keeps a state",
-            "random": "or is random",
-            "zero": "is not finite",
-            "narrow": "no tensor of the shape",
-            "double": "no tensor of the shape",
-            "gradient": "it changes the gradient",
-            "weight": "it changes the gradient or the",
-            "still": "its moment mean stays 0",
-        }.items()
-    },
+    **{f"optimizer=own('own_parts.py:Faulty', how='{how}')": why for how, why in FAULTS.items()},
     "optimizer=adamw(schedule=own('own_parts.py:Faulty', how='below'))": "is -0.001, not 0 or more",
     "optimizer=adamw(schedule=own('own_parts.py:Faulty', how='nan'))": "is nan, not 0 or more",
     f"attention={own('Convolution')} pack=true": "reads other documents of a row",
@@ -250,6 +245,13 @@ def test_a_part_that_cannot_be_is_refused_with_its_reason(text, tmp_path):
     assert REFUSED[text] in found.message.replace(str(tmp_path), "")
     if "Raising" in text:
         assert found.help == "own_parts.py:156: return x @ x"
+
+
+def test_an_error_in_a_run_has_the_line_of_the_file(go, tiny, capsys):
+    with pytest.raises(ZeroDivisionError) as caught:
+        go(tiny(f"optimizer={own('Faulty', ', how=true')}"))
+    assert exit_code(caught.value, color=False) == 65
+    assert "own_parts.py:246: _ = 1 / max(0, 5 - step)" in capsys.readouterr().err
 
 
 def test_code_is_never_run_without_permission(tmp_path, monkeypatch, command, capsys):
