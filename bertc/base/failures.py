@@ -17,7 +17,8 @@ from typing import Any
 
 import typer
 
-from bertc.base.diagnostics import BertcError, SpecError, StoppedError, for_terminal
+from bertc.base import own_code
+from bertc.base.diagnostics import BertcError, DataError, SpecError, StoppedError, for_terminal
 from bertc.base.storage.durable import TOO_LITTLE_ELSE, TOO_LITTLE_ROOM
 from bertc.base.storage.plain_file import reason
 
@@ -71,6 +72,9 @@ def exit_code(error: BaseException, color: bool) -> int:
         ):
             _say("error: out of memory", "a shorter text, or --set microbatch=1")
             return NO_MEMORY
+        case _ if lines := own_code.lines_of(error):
+            _say(f"error: {type(error).__name__}: {error}", "\n".join(lines))
+            return DataError.exit_code
         case _:
             code = _report_misuse(error)
             return _internal(error) if code is None else code

@@ -1,12 +1,27 @@
-"""Permission to run code that a spec names, which a spec of others never has by itself."""
+"""Code that a spec names, and permission to run it, which a spec of others never has by itself."""
 
+import linecache
+import math
 import os
+import re
+import sys
+import traceback
+import types
+from functools import lru_cache
+from typing import Any
+from zlib import crc32
 
 from bertc.base.diagnostics import UsageError
 
 VARIABLE, FLAG = "BERTC_OWN", "--own"
 SOURCES: dict[str, str] = {}
 """Sources of classes that are in no file, by their codes."""
+_FILES = set[str]()
+"""Files of the user's classes in this process."""
+
+
+class RefusedError(UsageError):
+    """A class that cannot be used."""
 
 
 def allow() -> None:
@@ -21,3 +36,39 @@ def require_permission(code: str) -> None:
             f"{code} is code, which runs with your rights",
             help=f"read it, then add {FLAG} to the command, or set {VARIABLE}=yes",
         )
+
+
+def lines_of(error: BaseException) -> list[str]:
+    """The lines of the user's files that raised an error."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return [f"{f.filename}:{f.lineno}: {f.line}" for f in frames if f.filename in _FILES]
+
+
+@lru_cache(32)
+def load_class(source: str, code: str) -> Any:
+    """The class that ``code`` names, of a module made of ``source``."""
+    file, _, name = code.rpartition(":")
+    require_permission(code)
+    _FILES.add(file)
+    module = types.ModuleType(f"own_{crc32(source.encode()):x}")
+    # For the lines in tracebacks, for classes that look for their module, and for the compiler.
+    linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
+    sys.modules[module.__name__] = module
+    exec(compile(source, file, "exec"), vars(module))
+    if not (made := getattr(module, name, None)):
+        names = re.findall(r"^class (\w+)", source, re.MULTILINE)
+        raise NameError(f"{file} has no class {name}, but {', '.join(names)}")
+    return made
+
+
+def make(part: Any) -> Any:
+    """A new object of the class that an ``own`` node names."""
+    return load_class(part.source, part.code)(**dict(part.arguments))
+
+
+def factor(schedule: Any, progress: float) -> float:
+    """The factor on lr that a schedule makes of a progress."""
+    made = float(schedule.rate(progress))
+    if not 0 <= made < math.inf:
+        raise RefusedError(f"the rate at a progress of {progress:g} is {made:g}, not 0 or more")
+    return made

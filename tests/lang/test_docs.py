@@ -23,7 +23,8 @@ def settings_table() -> str:
         alias = f" `{facts.alias}`" * bool(facts.alias)
         value = f"`{facts.default}`" if facts.default else facts.source
         cells = [f"`{facts.name}`{alias}", facts.meaning, facts.values.text]
-        cells += [value, facts.source if facts.default else ""]
+        source = facts.source.replace(", Devlin et al. 2019, section 3", "")
+        cells += [value, source if facts.default else ""]
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
@@ -40,15 +41,17 @@ def kinds(shape: Shape) -> dict[str, type]:
 def kinds_table() -> str:
     rows = ["| setting | kind | arguments |", "|---|---|---|"]
     for setting in Settings.model_fields:
-        for kind, node in kinds(setting_shape(setting)).items():
+        found = kinds(setting_shape(setting))
+        for node in dict.fromkeys(found.values()):
+            alike = [kind for kind, of in found.items() if of is node]
             texts = [
                 f"{argument.name}={argument.default}" if argument.default else f"{argument.name}!"
-                for argument in ValueKind(kind, node).arguments.values()
+                for argument in ValueKind(alike[0], node).arguments.values()
             ]
             if (unnamed := len(node.positional)) < len(texts):
                 texts[unnamed] = rf"\| {texts[unnamed]}"
             shown = f"`{' '.join(texts)}`" if texts else ""
-            rows.append(f"| {setting} | `{kind}` | {shown} |")
+            rows.append(f"| {setting} | `{'` `'.join(alike)}` | {shown} |")
     return "\n".join(rows)
 
 

@@ -5,27 +5,28 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from bertc.base import own_code
 from bertc.base.diagnostics import BertcError, Diagnostics, UsageError
 from bertc.base.storage.paths import is_file
 from bertc.base.storage.plain_file import read_text
-from bertc.check.passes.settings import Checker, layer_values, reads_on, set_values
+from bertc.check.passes.settings import Checker, layer_values, reads_on
 from bertc.ir.fixes import Rule
 from bertc.ir.learning import Term
 from bertc.ir.network.generator import GeneratorNetwork
-from bertc.ir.own import Own, Size
-from bertc.ir.program import Complete, CompleteStage
+from bertc.ir.own import Own, OwnClass, Size
+from bertc.ir.program import Complete, CompleteSettings, CompleteStage
 from bertc.ir.terms.masking import Masks
 from bertc.ir.vocabulary import table_rows
-from bertc.ir.written import Given, Origin, map_terms
+from bertc.ir.written import Given, Origin
 
 _SECONDS, _MOST_BYTES = 60, 2**20
 _Sizes = tuple[tuple[str, int], ...]
+_S = TypeVar("_S", bound=CompleteSettings)
 
 
 def own_classes(program: Complete, diagnostics: Diagnostics) -> Complete:
@@ -39,57 +40,66 @@ def own_classes(program: Complete, diagnostics: Diagnostics) -> Complete:
         if isinstance(part, Masks):
             unit = looked_up(part.unit, "unit", origin)
             return part if unit is part.unit else part.model_copy(update={"unit": unit})
-        if not isinstance(part, Own) or part.source or diagnostics.found:
+        if not isinstance(part, OwnClass) or part.source or diagnostics.found:
             return part
         try:
             own_code.require_permission(part.code)
-            part = part.model_copy(update={"source": _source(part, origin)})
-            return part.model_copy(update=_recorded(part, place, tuple(_sizes(program, place))))
+            read = part.model_copy(update={"source": _source(part, origin)})
+            return read.model_copy(update=_recorded(read, place, tuple(_sizes(program, place))))
         except BertcError as error:
             diagnostics.error("E390", error.message, origin.span, help=error.help)
             return part
 
     def of_terms(terms: tuple[Term, ...], origin: Origin) -> tuple[Term, ...]:
-        parts = (looked_up(term.objective, "objective", origin) for term in terms)
-        return tuple(
-            term if part is term.objective else Term(weight=term.weight, objective=part)
-            for term, part in zip(terms, parts, strict=True)
-        )
+        parts = [looked_up(term.objective, "objective", origin) for term in terms]
+        if all(part is term.objective for term, part in zip(terms, parts, strict=True)):
+            return terms
+        pairs = zip(terms, parts, strict=True)
+        return tuple(Term(weight=term.weight, objective=part) for term, part in pairs)
 
-    def of_block(settings: Mapping[str, Given]) -> Mapping[str, Given]:
-        return map_terms(settings, lambda t: of_terms((t,), settings["objective"].origin)[0])
+    def of_rule(rule: Any, origin: Origin) -> Any:
+        if (schedule := looked_up(rule.schedule, "schedule", origin)) is not rule.schedule:
+            rule = rule.model_copy(update={"schedule": schedule})
+        return looked_up(rule, "optimizer", origin)
 
-    for name in ("ffn", "attention", "norm", "residual", "activation", "positions"):
-        setting, origin = getattr(program, name), program.origins[name]
-        before = setting.function if name == "norm" else setting
+    def of_part(name: str, value: Any, origin: Origin) -> Any:
+        before = value.function if name == "norm" else value
         place = getattr(before, "on", name).replace("embeddings", name)
-        if (part := looked_up(before, place, origin)) is not before:
-            value = setting.model_copy(update={"function": part}) if name == "norm" else part
-            program = set_values(program, {name: Given(value, origin)})
-    origin = program.origins["body"]
-    if (body := looked_up(program.body, "body", origin)) is not program.body:
-        program = _with_body(program, Given(body, origin))
-    if (changed := program.program.map_blocks(of_block)) is not program.program:
-        stages = tuple(
-            s.model_copy(update={"objective": of_terms(s.objective, s.origins["objective"])})
-            for s in program.stages
-        )
-        objective = of_terms(program.objective, program.origins["objective"])
-        update = {"program": changed, "stages": stages, "objective": objective}
-        program = program.model_copy(update=update)
+        part = looked_up(before, place, origin)
+        if name == "norm" and part is not before:
+            return value.model_copy(update={"function": part})
+        return part if name != "norm" else value
+
+    for name in ("ffn", "attention", "norm", "residual", "activation", "positions", "body"):
+        program = _replaced(program, name, partial(of_part, name))
+    program = _replaced(program, "objective", of_terms)
+    program = _replaced(program, "optimizer", of_rule)
     for stage in program.stages:
         Checker(stage, diagnostics).rules(OF_OWN_PARTS)
     return program
 
 
-def _with_body(program: Complete, body: Given) -> Complete:
-    """The program with this body; it lacks settings of others, which attributes have."""
-    changed = program.program.with_settings({**program.program.settings, "body": body})
-    stages = tuple(stage.model_copy(update={"body": body.value}) for stage in program.stages)
-    return program.model_copy(update={"program": changed, "stages": stages, "body": body.value})
+def _replaced(program: Complete, name: str, change: Callable[[Any, Origin], Any]) -> Complete:
+    """The program with other values of a setting in the run and its stages."""
+
+    def of_block(settings: Mapping[str, Given]) -> Mapping[str, Given]:
+        before = settings.get(name)
+        if before is None or (value := change(before.value, before.origin)) is before.value:
+            return settings
+        return {**settings, name: Given(value, before.origin)}
+
+    def typed(block: _S) -> _S:
+        value = change(getattr(block, name), block.origins[name])
+        return block.model_copy(update={name: value})
+
+    if (changed := program.program.map_blocks(of_block)) is program.program:
+        return program
+    # Attributes also have the settings that a body of another kind does not read.
+    stages = tuple(map(typed, program.stages))
+    return typed(program).model_copy(update={"program": changed, "stages": stages})
 
 
-def _source(part: Own, origin: Origin) -> str:
+def _source(part: OwnClass, origin: Origin) -> str:
     """The text of the file, which is next to the spec or below it, and the user's; or a module."""
     if part.code in own_code.SOURCES:
         return own_code.SOURCES[part.code]
@@ -137,13 +147,13 @@ def _sizes(program: Complete, name: str) -> Iterator[_Sizes]:
 
 
 @lru_cache(64)
-def _recorded(part: Own, name: str, sizes: tuple[_Sizes, ...]) -> dict[str, Any]:
+def _recorded(part: OwnClass, name: str, sizes: tuple[_Sizes, ...]) -> dict[str, Any]:
     """Record a class; raises UsageError with the lines of its file that failed."""
     stated = part.model_dump(include={"code", "arguments", "source"})
     request = {"own": stated, "place": name, "sizes": [*map(dict, dict.fromkeys(sizes))]}
     result = run_recorder(request)
     if "refused" in result:
-        help = "\n".join(result.get("lines", ())) or "docs/own.md has what forward gets"
+        help = "\n".join(result.get("lines", ())) or "docs/own.md has what it gets"
         raise UsageError(f"{part.code}: {result['refused']}", help=help)
     kind: Any = type(part)
     return {fact: getattr(kind(code=part.code, **result), fact) for fact in result}
