@@ -166,7 +166,7 @@ def test_deberta_is_tuned_by_its_size():
     assert (large.optimizer.lr, large.warmup_steps, large.steps) == (1e-5, 50, 467)
 
 
-@pytest.mark.parametrize("rule", get_args(get_args(Optimizer)[0]))
+@pytest.mark.parametrize("rule", get_args(get_args(Optimizer)[0])[:-1])
 @pytest.mark.parametrize("family", SYSTEMS)
 def test_a_written_optimizer_has_the_defaults_of_its_kind_and_nothing_of_the_recipe(family, rule):
     name = rule.model_fields["kind"].default

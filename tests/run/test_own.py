@@ -3,6 +3,7 @@
 import json
 import linecache
 import os
+import re
 import shutil
 import sys
 import types
@@ -13,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 import bertc
-from bertc.api import resolve
+from bertc.api import points, resolve
 from bertc.api.spec import Spec
 from bertc.base.diagnostics import SpecError, UsageError
 from bertc.base.failures import exit_code
@@ -28,6 +29,7 @@ from tests.bench.rig import make_step, random_rows
 from tests.conftest import RUN_RECORDER
 from tests.learn.material import ORDINARY, chosen, corrupted, rows
 from tests.net.programs import FARM
+from tests.run.conftest import lines
 
 SIZES = "layers=3 hidden=32 heads=2 ffn=48 vocab=60 seq=24 batch=4 steps=20 dropout=0 "
 WHOLE = "layers=3 hidden=256 heads=4 ffn=1024 vocab=2000 seq=256 batch=8 steps=20 "
@@ -122,9 +124,19 @@ BODY = f"body={own('Mixer', ', hidden=32')}"
 TERM = f"objective={UNIT}+0.1*rtd(over=masked)+0.5*{own('Detected')} generator=0.5"
 
 
-@pytest.mark.parametrize(
-    "settings", [MIXED, f"share=ffn ffn={own('Numbered')}", TERM, OTHERS, BODY]
-)
+WAVES = own("Cosine", ", cycles=2")
+RULE = f"optimizer={own('Lion', f', lr=1e-3, warmup=2, schedule={WAVES}')}"
+TRUST = RULE.replace("Lion'", "Adam', trust=true")
+GROWN = "stage 'a' { layers=1 steps=4 } stage 'b' { layers=2 steps=8 } "
+RESUMED = [
+    MIXED, f"share=ffn ffn={own('Numbered')}", TERM, OTHERS, BODY,
+    f"{RULE} objective=rtd+mlm generator=0.5 average=ema(2)",
+    f"{GROWN} grow=stack(moments=carry) {TRUST}",
+    f"stage 'a' {{ steps=4 }} stage 'b' {{ steps=8 {RULE} }}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("settings", RESUMED)
 def test_a_run_with_parts_resumes_to_the_same_bits_without_their_file(
     resumes, tiny, corpus_file, settings
 ):
@@ -133,6 +145,32 @@ def test_a_run_with_parts_resumes_to_the_same_bits_without_their_file(
     resolved = resolve(text) if settings == BODY else tiny(settings, save_every=100)
     Path("own_parts.py").unlink()
     resumes(resolved, 1, 6)
+
+
+def test_a_rule_and_a_schedule_learn_and_cost_what_the_built_in_ones_do(go, tiny, tmp_path):
+    how = "lr=1e-3, warmup=2, clip=0.1, schedule="
+    pair = f"adamw({how}cosine(10%), bias_correction=false)", own("Adam", f", {how}COS")
+    cosine = own("Cosine", ", end=0.1")
+    programs = [tiny(f"optimizer={text.replace('COS', cosine)}", steps=20) for text in pair]
+    for name, program in zip(("built in", "own"), programs, strict=True):
+        go(program, name)
+    of_kind, of_own = (lines(tmp_path / name, "train") for name in ("built in", "own"))
+    for one, other in zip(of_kind, of_own, strict=True):
+        assert (other["lr"], other["step"]) == (one["lr"], one["step"])
+        assert other["loss"] == pytest.approx(one["loss"], rel=1e-6)
+    sizes = WHOLE.replace("batch=8", "batch=64")
+    large = (f"{sizes} optimizer={text.replace('COS', cosine)}" for text in pair)
+    of_kind, of_own = (estimate(resolve(text), "cpu").stages[0] for text in large)
+    assert of_own.memory == of_kind.memory
+    assert of_own.time.seconds_per_step == pytest.approx(of_kind.time.seconds_per_step, rel=0.1)
+
+
+def test_moments_of_a_rule_are_the_other_arguments_of_its_update():
+    texts = (f"{SIZES} {RULE}", f"{SIZES} {TRUST}")
+    states = [resolve(text).stages[0].optimizer.state for text in texts]
+    assert states == [("mean",), ("first", "second")]
+    nears = points(f"{SIZES} {RULE.replace('lr=', 'near={0.9, 0.95}, lr=')}")
+    assert [dict(p.stages[0].optimizer.arguments)["near"] for p in nears] == [0.9, 0.95]
 
 
 def test_a_changed_file_is_a_changed_program(tiny):
@@ -162,6 +200,12 @@ def test_a_term_learns_and_costs_what_the_built_in_one_beside_it_does():
         torch.testing.assert_close(heads[f"heads.Detected.{of_own}"], heads[f"heads.rtd.{name}"])
 
 
+FAULTS = {
+    "calls": "it keeps a state", "random": "or is random", "zero": "is not finite",
+    "narrow": "no tensor of the shape", "double": "no tensor of the shape",
+    "gradient": "it changes the gradient", "weight": "it changes the gradient or the weight",
+    "still": "its moment mean stays 0",
+}  # fmt: skip
 REFUSED = {
     f"ffn={own('Narrow')}": "it makes (2, 16, 31) of states (2, 16, 32)",
     f"ffn={own('Counting')}": "called twice in training, it differs",
@@ -206,6 +250,12 @@ REFUSED = {
     "ffn=own('nowhere.py:Experts')": "nowhere.py is not there",
     "ffn=own('linked.py:Experts')": "is not below",
     "ffn=own('broken.py:Experts')": "SyntaxError",
+    "optimizer=own('own_parts.py:Lion', layer_decay=0.9)": "it has no argument layer_decay",
+    f"optimizer={own('Norm', ', hidden=8')}": "has no attribute 'update'",
+    f"optimizer=adamw(schedule={own('Lion')})": "has no attribute 'rate'",
+    **{f"optimizer=own('own_parts.py:Faulty', how='{how}')": why for how, why in FAULTS.items()},
+    "optimizer=adamw(schedule=own('own_parts.py:Faulty', how='below'))": "is -0.001, not 0 or more",
+    "optimizer=adamw(schedule=own('own_parts.py:Faulty', how='nan'))": "is nan, not 0 or more",
     f"attention={own('Convolution')} pack=true": "reads other documents of a row",
     f"attention={own('Convolution')} objective=clm": "reads later tokens",
     f"attention={own('Attention')} objective=plm": "have other queries than keys",
@@ -227,7 +277,7 @@ def test_a_part_that_cannot_be_is_refused_with_its_reason(text, tmp_path):
     (found,) = caught.value.diagnostics
     assert REFUSED[text] in found.message.replace(str(tmp_path), "")
     if "Raising" in text:
-        assert found.help == "own_parts.py:154: return x @ x"
+        assert found.help == "own_parts.py:156: return x @ x"
 
 
 def test_code_is_never_run_without_permission(tmp_path, monkeypatch, command, capsys):
@@ -327,8 +377,15 @@ def test_a_class_of_a_module_on_the_path(monkeypatch, tmp_path):
     assert resolve(text).encoder.ffn.source == Path(tmp_path / "own_parts.py").read_text()
 
 
-def test_an_error_in_a_run_has_the_line_of_the_file(go, tiny, capsys):
-    with pytest.raises(AssertionError) as caught:
-        go(tiny(f"ffn={own('Late')}"))
+LINES = {
+    f"ffn={own('Late')}": 'assert x.shape[1] != 24, "24 tokens"',
+    f"optimizer={own('Faulty', ', how=true')}": "_ = 1 / max(0, 5 - step)",
+}
+
+
+@pytest.mark.parametrize("text", LINES)
+def test_an_error_in_a_run_has_the_line_of_the_file(go, tiny, capsys, text):
+    with pytest.raises((AssertionError, ZeroDivisionError)) as caught:
+        go(tiny(text))
     assert exit_code(caught.value, color=False) == 65
-    assert 'assert x.shape[1] != 24, "24 tokens"' in capsys.readouterr().err
+    assert re.search(rf"own_parts.py:\d+: {re.escape(LINES[text])}", capsys.readouterr().err)

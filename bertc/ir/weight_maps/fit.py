@@ -34,7 +34,7 @@ class WeightMap(NamedTuple):
     fresh: frozenset[str] = frozenset()
 
     def moments(self, names: Iterable[str]) -> "WeightMap":
-        """The map of the moments of the optimiser, called ``m.<weight>`` and ``v.<weight>``."""
+        """The map of the moments of the optimiser, called ``m.<weight>``."""
         named = ((name, *name.split(".", 1)) for name in names)
         copies = self.copies
         return WeightMap({name: f"{m}.{copies[new]}" for name, m, new in named if new in copies})
