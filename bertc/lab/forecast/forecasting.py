@@ -10,8 +10,8 @@ import bertc
 from bertc import Resolved, UsageError
 from bertc.lab.fit.candidate import tokens_of
 from bertc.lab.forecast.ladder import Planned, plan_ladder, refuse_others
-from bertc.lab.forecast.law import PARAMETERS, Rung
-from bertc.lab.forecast.sealed import LAW, Forecast, flops_of, read_law, sizes_of
+from bertc.lab.forecast.law import Rung
+from bertc.lab.forecast.sealed import FEWEST, LAW, Forecast, flops_of, read_law, sizes_of
 from bertc.lab.results.curves import curves
 from bertc.lab.search.goal import LOSS, goal_of
 from bertc.lab_api import (
@@ -25,7 +25,7 @@ from bertc.lab_api import (
     units,
 )
 
-LEARNED = 0.95
+LEARNED = 0.9
 """The part of the loss of frequencies that a rung is to be below: before, size says nothing."""
 
 
@@ -128,9 +128,9 @@ def _train(planned: Planned, path: Path) -> tuple[Rung, float]:
 
 def _refuse_few(rungs: Sequence[Rung], folder: Path) -> None:
     """Refuse a ladder that says nothing."""
-    if len(rungs) < PARAMETERS:
+    if len(rungs) < FEWEST:
         raise UsageError(
-            f"{len(rungs)} rungs of {folder} count, and a law has {PARAMETERS} numbers",
+            f"{len(rungs)} rungs of {folder} count, and a law needs {FEWEST}",
             help="mend what failed, and the same command goes on; or a longer ladder (--time)",
         )
     least, most = (pick(rungs, key=lambda rung: rung.flops) for pick in (min, max))

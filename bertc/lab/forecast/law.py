@@ -1,25 +1,27 @@
 """A law of losses, E + A / N^a + B / D^b (Hoffmann et al. 2022).
 
-N are parameters, D tokens. For exponents a and b it is linear in E, A and B, which are never
-negative: all exponents of a grid are tried, then finer ones around the best. Loads no torch.
+N are parameters, D tokens. E, A and B, which are never negative, are fitted to the rungs. The
+exponents are published ones: small runs are too alike to tell them from E. Loads no torch.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import exp, inf, sqrt
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
-PARAMETERS = 5
-"""Numbers of a law; it needs as many rungs or more."""
+PARAMETERS = 3
+"""Numbers that are fitted."""
 HUBER = 1e-3
 """Relative error beyond which errors count by size, not by square (Hoffmann et al. 2022, D)."""
-POWERS = (0.05, 1.5)
-"""The least and greatest exponent."""
-LEVELS, FINER = 13, 4
-"""Values of each exponent that are tried, and how often finer ones are."""
+Powers = tuple[float, float]
+POWERS: Powers = (0.34, 0.32)
+"""a of Hoffmann et al. 2022; b between theirs, 0.28, and that of Besiroglu et al. 2024, 0.37."""
+LEAST, MOST = (0.25, 0.28), (0.5, 0.37)
+"""Exponents between which those of an interval are drawn."""
 PASSES_WORTH = 15.39
 """Repeated tokens are worth less: R* of Muennighoff et al. 2023, section 5.1."""
 ROUNDS, RIDGE = 5, 1e-12
@@ -82,44 +84,33 @@ def worth(tokens: float, pass_tokens: float) -> float:
     )
 
 
-def fit(rungs: Sequence[Rung], pass_tokens: float, *, with_tables: bool) -> Law:
+def fit(
+    rungs: Sequence[Rung], pass_tokens: float, powers: Powers = POWERS, *, with_tables: bool
+) -> Law:
     """The law nearest to the rungs, by the Huber loss of relative errors."""
     sizes = np.array([r.parameters - (0 if with_tables else r.tables) for r in rungs], float)
     tokens = np.array([worth(rung.tokens, pass_tokens) for rung in rungs])
     losses = np.array([rung.loss for rung in rungs])
-    middle, width = np.log(POWERS).mean(), np.log(POWERS[1] / POWERS[0]) / 2
-    center = np.array([middle, middle])
-    for _ in range(FINER):
-        steps = np.linspace(-width, width, LEVELS)
-        powers = np.exp(center + np.stack(np.meshgrid(steps, steps), -1).reshape(-1, 2))
-        a, b = powers[:, :1], powers[:, 1:]
-        terms = np.stack([np.ones((len(powers), len(rungs))), sizes**-a, tokens**-b], -1)
-        errors, factors = _factors(terms / losses[:, None])
-        best = int(errors.argmin())
-        center, width = np.log(powers[best]), steps[1] - steps[0]
-    floor, of_size, of_tokens = map(float, factors[best])
-    a_best, b_best = map(float, powers[best])
-    return Law(floor, of_size, a_best, of_tokens, b_best, with_tables, pass_tokens)
+    terms = np.stack([np.ones(len(rungs)), sizes ** -powers[0], tokens ** -powers[1]], -1)
+    # Factors are never negative: all subsets of the terms are tried.
+    subsets = (subset for size in (3, 2, 1) for subset in combinations(range(3), size))
+    fits = (_factors(terms / losses[:, None], subset) for subset in subsets)
+    _, factors = min((made for made in fits if (made[1] >= 0).all()), key=itemgetter(0))
+    floor, of_size, of_tokens = map(float, factors)
+    return Law(floor, of_size, powers[0], of_tokens, powers[1], with_tables, pass_tokens)
 
 
-def _factors(terms: Array) -> tuple[Array, Array]:
-    """Errors (g), and factors (g, 3) whose sums of terms (g, n, 3) are nearest to 1.
+def _factors(terms: Array, subset: tuple[int, ...]) -> tuple[float, Array]:
+    """The error of the factors of some terms (n, 3) whose sums are nearest to 1, and the factors.
 
-    Factors are never negative: all subsets of the terms are tried.
+    Other terms have a factor of 0.
     """
-    grid = len(terms)
-    errors, factors = np.full(grid, inf), np.zeros((grid, 3))
-    for chosen in (c for many in (3, 2, 1) for c in combinations(range(3), many)):
-        used, weights = terms[..., chosen], np.ones(terms.shape[:2])
-        for _ in range(ROUNDS):
-            weighted = used * weights[..., None]
-            square = weighted.transpose(0, 2, 1) @ used + RIDGE * np.eye(len(chosen))
-            made = np.linalg.solve(square, weighted.sum(1)[..., None])[..., 0]
-            away = np.abs((used @ made[..., None])[..., 0] - 1)
-            weights = HUBER / np.maximum(away, HUBER)
-        error = np.where(away < HUBER, away**2 / 2, HUBER * (away - HUBER / 2)).sum(1)
-        better = (error < errors) & (made >= 0).all(1)
-        errors[better] = error[better]
-        factors[better] = 0
-        factors[np.ix_(better, chosen)] = made[better]
-    return errors, factors
+    used, weights, factors = terms[:, subset], np.ones(len(terms)), np.zeros(3)
+    for _ in range(ROUNDS):
+        weighted = used * weights[:, None]
+        square = weighted.T @ used + RIDGE * np.eye(len(subset))
+        factors[[*subset]] = np.linalg.solve(square, weighted.sum(0))
+        away = np.abs(terms @ factors - 1)
+        weights = HUBER / np.maximum(away, HUBER)
+    errors = np.where(away < HUBER, away**2 / 2, HUBER * (away - HUBER / 2))
+    return float(errors.sum()), factors

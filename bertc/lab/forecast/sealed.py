@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from bertc import DataError, Estimate, MissingInputError, Resolved, UsageError, estimate
 from bertc.lab.fit.candidate import tokens_of
-from bertc.lab.forecast.law import PARAMETERS, Law, Rung, fit
+from bertc.lab.forecast.law import LEAST, MOST, PARAMETERS, Law, Rung, fit
 from bertc.lab_api import Expected, Table, model_weights, step_flops, units
 
 LAW = "law.json"
@@ -23,6 +23,8 @@ DRAWS, INSIDE = 100, 0.8
 """Laws of drawn rungs, and the share of results that an interval is to hold."""
 TESTED = 2
 """Rungs, those with the most FLOPs, that a law of the others is tested on."""
+FEWEST = PARAMETERS + TESTED
+"""Rungs of a ladder."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +57,20 @@ class Forecast:
 
         tables = test(tables=True) < test(tables=False)
         random = np.random.default_rng(0)
-        drawn = (random.integers(len(ordered), size=len(ordered)) for _ in range(DRAWS))
+
+        def draw() -> Law:
+            """A law of drawn rungs, with drawn exponents."""
+            drawn = [ordered[n] for n in random.integers(len(ordered), size=len(ordered))]
+            a, b = map(float, random.uniform(LEAST, MOST))
+            return fits(drawn, powers=(a, b), with_tables=tables)
+
         return cls(
             name=resolved.name,
             width=resolved.encoder.hidden,
             text=text_of(resolved),
             rungs=tuple(ordered),
             law=fits(ordered, with_tables=tables),
-            draws=tuple(fits([ordered[n] for n in ns], with_tables=tables) for ns in drawn),
+            draws=tuple(draw() for _ in range(DRAWS)),
             tested=test(tables=tables),
         )
 
@@ -130,7 +138,7 @@ def read_law(path: Path) -> Forecast:
         facts = json.loads(path.read_text(encoding="utf-8"))
         is_old, made = facts.pop("schema") != 1, TypeAdapter(Forecast).validate_python(facts)
         losses = [law.loss(2e6, 1e6, 1e6) for law in (made.law, *made.draws)]
-        is_short = len(made.rungs) < PARAMETERS or not made.draws
+        is_short = len(made.rungs) < FEWEST or not made.draws
         if is_old or is_short or not all(0 < loss < inf for loss in losses):
             raise ValueError
         return made
