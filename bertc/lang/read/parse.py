@@ -5,9 +5,8 @@ from dataclasses import replace
 
 from bertc.base.diagnostics import Diagnostics, Fix, Note, Source, Span
 from bertc.base.storage.paths import shipped_specs
-from bertc.lang.read.grammar import END
-from bertc.lang.read.machine import Mistake, parse_items
-from bertc.lang.read.scan import CLOSERS, MOST_MISTAKES, OPENERS, SPELLING, Token, scan
+from bertc.lang.read.scan import CLOSERS, END, MOST_MISTAKES, OPENERS, SPELLING, Token, scan
+from bertc.lang.read.syntax import Mistake, parse_items
 from bertc.lang.read.tree import Block, Item, Tree
 
 _VALUE_STARTS = {"NUMBER", "STRING", "LSQB"}
