@@ -1,4 +1,4 @@
-"""The parser reads the language of the grammar, which is LALR(1), and ``bertc fmt`` writes it tidily."""
+"""The parser reads the language of its grammar, which is LALR(1); ``bertc fmt`` writes it tidy."""
 
 import random
 import re

@@ -1,7 +1,7 @@
 """Checks of sharing: owner maps, and widths of the layers that share."""
 
 from bertc.base.diagnostics import Diagnostics, several
-from bertc.check.passes.settings import Checker, layer_values, one_for_all, owners
+from bertc.check.passes.settings import Checker, layer_values, one_for_all
 from bertc.ir.fixes import argument
 from bertc.ir.network import sharing as schemes
 from bertc.ir.network.body_node import Transformer
@@ -106,10 +106,10 @@ def _misfit(owned: tuple[int, ...], part: str, layers: int) -> str:
 
 def _shared_layers_alike(check: Checker[Complete], layers: int) -> None:
     program = check.settings
-    for part, setting in schemes.AXES.items():
+    owned = schemes.owners_of(program.share, layers)
+    for (part, setting), owners in zip(schemes.AXES.items(), owned, strict=True):
         widths = layer_values(getattr(program, setting), layers)
-        shared = owners(program.share, part, layers) if len({*widths}) > 1 else ()
-        for layer, owner in enumerate(shared):
+        for layer, owner in enumerate(owners):
             if widths[layer] != widths[owner]:
                 check.report(
                     "E202",

@@ -24,6 +24,7 @@ LAYOUT_HELP = (
     "predict perhaps no tags, or a sentence a line"
 )
 """Help for files that are not of this layout, such as plain text."""
+CONLL_U_HELP = 'ten columns with tabs between; tagging(..., "ner") reads those of CoNLL-2003'
 Numbered = list[tuple[int, str]]
 """The lines of a file with their numbers."""
 _PARTS = {"train": "train", "dev": "dev|testa", "test": "test|testb"}
@@ -65,8 +66,7 @@ def read_tagging(task: Tagging, part: DataPart) -> list[TaggedExample]:
     if not part.labelled and _is_text(task, path, [line for _, line in numbered if line.strip()]):
         texts = (line.split() for _, line in numbered if line.strip())
         return [TaggedExample(str(i), tuple(words), ()) for i, words in enumerate(texts)]
-    read = _conll_u if task.column in CONLL_U else _conll_2003
-    sentences = [s for s in read(part, numbered, task.column) if s]
+    sentences = [s for s in _sentences(part, numbered, task.column) if s]
     if task.column == "ner":
         sentences = _without_language(sentences)
     examples = []
@@ -111,23 +111,31 @@ def _blocks(numbered: Numbered) -> Iterator[Numbered]:
     return (list(block) for full, block in groups if full)
 
 
-def _conll_2003(part: DataPart, numbered: Numbered, column: str) -> Iterator[list[TaggedWord]]:
-    width = 0
+def _sentences(part: DataPart, numbered: Numbered, column: str) -> Iterator[list[TaggedWord]]:
+    """Sentences of a word a line; in CoNLL-U ranges (1-2) and empty nodes (1.1) are skipped."""
+    treebank = column in CONLL_U
+    place_of_tag = CONLL_U[column] if treebank else CONLL_2003[column]
+    width = CONLL_U_COLUMNS if treebank else 0
     for block in _blocks(numbered):
-        sentence = []
+        sentence = list[TaggedWord]()
         for number, line in block:
-            fields = line.split("\t") if "\t" in line else line.split()
-            if fields[0] == "-DOCSTART-":
+            if line.startswith("#" if treebank else "-DOCSTART-"):
                 continue
+            fields = line.split("\t") if treebank or "\t" in line else line.split()
             place = f"{part.source}:{number}"
             width = width or _width(fields, place, column, part)
             if len(fields) != width:
-                message = f"{place}: {len(fields)} columns, those before have {width}"
-                raise DataError(message, LAYOUT_HELP)
-            tag = fields[CONLL_2003[column]].strip() if width > 1 else ""
-            if not fields[0].strip() or (width > 1 and not tag):
-                raise DataError(f"{place}: an empty column, a word and its tag expected")
-            sentence.append(TaggedWord(fields[0], tag, number))
+                message = f"{place}: {len(fields)} columns, {width} expected"
+                raise DataError(message, CONLL_U_HELP if treebank else LAYOUT_HELP)
+            if treebank and re.fullmatch(r"\d+[-.]\d+", fields[0]):
+                continue
+            if treebank and fields[0] != str(len(sentence) + 1):
+                message = f"{place}: word {fields[0][:60]}, word {len(sentence) + 1} expected"
+                raise DataError(message, "an empty line after each sentence, words counted from 1")
+            tag = fields[place_of_tag].strip() if width > 1 else ""
+            if not fields[treebank].strip() or (part.labelled and not tag):
+                raise DataError(f"{place}: an empty column, a word and its {column} tag expected")
+            sentence.append(TaggedWord(fields[treebank], tag, number))
         yield sentence
 
 
@@ -142,29 +150,6 @@ def _width(fields: list[str], place: str, column: str, part: DataPart) -> int:
         message = f"{place}: {len(fields)} columns, {column!r} needs at least {needed}"
         raise DataError(message, "a word, its part of speech, its chunk and its name tag")
     return len(fields)
-
-
-def _conll_u(part: DataPart, numbered: Numbered, column: str) -> Iterator[list[TaggedWord]]:
-    """Sentences of CoNLL-U; ranges of tokens (1-2) and empty nodes (1.1) are skipped."""
-    for block in _blocks(numbered):
-        sentence: list[TaggedWord] = []
-        for number, line in block:
-            if line.startswith("#"):
-                continue
-            place, fields = f"{part.source}:{number}", line.split("\t")
-            if len(fields) != CONLL_U_COLUMNS:
-                message = f"{place}: {len(fields)} columns, CoNLL-U has {CONLL_U_COLUMNS} and tabs"
-                raise DataError(message, 'tagging(..., "ner") reads the columns of CoNLL-2003')
-            if re.fullmatch(r"\d+[-.]\d+", fields[0]):
-                continue
-            if fields[0] != str(len(sentence) + 1):
-                message = f"{place}: word {fields[0][:60]}, word {len(sentence) + 1} expected"
-                raise DataError(message, "an empty line after each sentence, words counted from 1")
-            tag = fields[CONLL_U[column]]
-            if not fields[1] or (part.labelled and not tag):
-                raise DataError(f"{place}: an empty column, a word and its {column} expected")
-            sentence.append(TaggedWord(fields[1], tag, number))
-        yield sentence
 
 
 def _without_language(sentences: list[list[TaggedWord]]) -> list[list[TaggedWord]]:

@@ -101,7 +101,7 @@ DAMAGED = [
         "race: unknown letter": (passage(answers=["E"]), "1.txt", "one of A, B, C, D expected"),
         "race: three choices": (passage(options=[list("abc")]), "1.txt", "4 expected")}),
     (tagging(), "train.txt", {
-        "tags: none": ("EU B-X\nrejects\n", 2, "before have 2"),
+        "tags: none": ("EU B-X\nrejects\n", 2, "2 expected"),
         "tags: one column": ("EU\n", 1, "needs at least 2"),
         "tags: CoNLL-U as names": (UNIVERSAL, 1, "upos, xpos")}),
     (tagging("chunk"), "train.txt", {"tags: no such column": ("EU B-X\n", 1,
