@@ -168,7 +168,7 @@ class RowMemory(Method):
     rules = Rules(rows=(
         Rule("E219", "memory", lambda s: s.format.kind not in RUNNING,
              lambda s: f"memory = {s.memory} needs rows that continue the row before, as those of "
-             f"format=stream do, and {'packed ' * s.pack}{s.format.kind} rows do not",
+             f"format=stream do, and {s.format.kind} rows do not",
              also=lambda s: ("format", f"format = {s.format.kind}"), help="memory=0"),
         Rule("E222", "memory", lambda s: not s.attention.distances,
              lambda s: f"memory = {s.memory} needs attention=relative, but attention = "

@@ -31,12 +31,14 @@ class _UnexpectedError(Exception):
 
 
 def parse_items(tokens: Sequence[Token], source: Source) -> tuple[list[tree.Item], Mistake | None]:
-    """The items of a correct token list, or none and its first mistake."""
-    parser = _Parser(tokens, source)
+    """The items of a token list, or those before its first mistake and that."""
+    parser, items = _Parser(tokens, source), list[tree.Item]()
     try:
-        return parser.items(END), None
+        while not parser.takes(END):
+            items.append(parser.item())
     except _UnexpectedError:
-        return [], Mistake(parser.place, frozenset(parser.expected))
+        return items, Mistake(parser.place, frozenset(parser.expected))
+    return items, None
 
 
 class _Parser:
@@ -66,12 +68,6 @@ class _Parser:
         """The span from a token to the last one that was taken."""
         return Span(self.source, self.tokens[first].start, self.tokens[self.place - 1].end)
 
-    def items(self, end: str) -> list[tree.Item]:
-        items = list[tree.Item]()
-        while not self.takes(end):
-            items.append(self.item())
-        return items
-
     def item(self) -> tree.Item:
         first, opening = self.place, self.take("EXTENDS", "NAME")
         if opening.kind == "EXTENDS":
@@ -81,8 +77,10 @@ class _Parser:
             return tree.Setting(name=name, value=self.value(), span=self.span(first))
         label = self.leaf("STRING") if self.at("STRING") else None
         self.take("LBRACE")
-        inside = tuple(self.items("RBRACE"))
-        return tree.Block(self.span(first), name, label, inside)
+        inside = list[tree.Item]()
+        while not self.takes("RBRACE"):
+            inside.append(self.item())
+        return tree.Block(self.span(first), name, label, tuple(inside))
 
     def value(self) -> tree.Value:
         first, terms = self.place, [self.term()]

@@ -107,7 +107,7 @@ DAMAGED = [
     (tagging("chunk"), "train.txt", {"tags: no such column": ("EU B-X\n", 1,
         "'chunk' needs at least 3")}),
     (tagging("upos"), "train.txt", {"tags: columns as CoNLL-U": ("EU NNP B-X\n", 1,
-        "CoNLL-U has 10")}),
+        "10 expected")}),
     (tagging("upos"), "train.conllu", {"tags: no empty line": (UNIVERSAL * 2, 2,
         "word 2 expected")}),
     (tagging(labels=("O", "B-X")), "train.txt", {"tags: unknown": ("a O\n\na B-Y\n", 3,
