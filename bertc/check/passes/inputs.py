@@ -172,9 +172,9 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
     """Report missing files, those whose names say they are no text, and a missing init."""
     init, known = program.init, {diagnostic.code for diagnostic in diagnostics.found}
     if (begins := _network_of(program)) and "E265" not in known:
-        folder = user_path(begins.path)
-        configured = is_taken(reading.network_folder(folder) / "config.json")
-        if not configured and not is_taken(folder / "resolved.json"):
+        there = user_path(begins.path)
+        configured = is_taken(reading.network_folder(there) / "config.json")
+        if not configured and not is_taken(there / "resolved.json"):
             nowhere_to_begin(begins, program.span("init"), diagnostics)
 
     def report(missing: tuple[str, str] | None, span: Span | None) -> None:

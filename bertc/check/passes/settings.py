@@ -7,8 +7,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from bertc.base.diagnostics import Diagnostic, Diagnostics, Span
 from bertc.ir.data import DocSentences, Format, FullSentences, SegmentPair, Stream
 from bertc.ir.fixes import Also, Of, Rule, Way, Where, note
-from bertc.ir.learning import Task, Term
-from bertc.ir.methods.ending import by_time
+from bertc.ir.learning import Hours, Task, Term
+from bertc.ir.methods.ending import MOST_STEPS
 from bertc.ir.network.attention_node import ContentAttention
 from bertc.ir.network.positions import RotaryPositions
 from bertc.ir.own import Own
@@ -107,7 +107,8 @@ def _stage(block: StageGiven, values: dict[str, Any], origins: dict[str, Origin]
 def _parts(settings: Mapping[str, Given]) -> tuple[dict[str, Any], dict[str, Origin]]:
     """Values and origins of settings; ``steps=24h`` is a time, and more steps than it needs."""
     values = {name: setting.value for name, setting in settings.items()}
-    values |= by_time(values.get("steps"))
+    if isinstance(length := values.get("steps"), Hours):
+        values |= {"steps": MOST_STEPS, "clock": length.hours}
     return values, {name: setting.origin for name, setting in settings.items()}
 
 

@@ -161,8 +161,9 @@ class Stage(StageSettings):
         networks = [Network(MAIN, self.encoder, "trained")]
         source = self.replacements
         if self.generator is not None and isinstance(source, GeneratorNetwork):
-            networks = [Network(MAIN, self.encoder, "trained", source.encoder_ties)]
-            networks.append(Network("generator", self.generator, "sampled", source.ties))
+            added, tied = source.ties
+            networks = [Network(MAIN, self.encoder, "trained", added)]
+            networks.append(Network("generator", self.generator, "sampled", tied))
         networks += [
             Network(f"teacher-{n + 1}" if n else "teacher", t.shape.body, "frozen", share=t.weight)
             for n, t in enumerate(self.teacher)

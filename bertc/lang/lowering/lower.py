@@ -213,12 +213,12 @@ class _Lowering:
         first: dict[str, grids.Scope] = {}
         for number, stage in enumerate(stages, 1):
             assert stage.span is not None, "a stage was written somewhere"
-            again, notes = first.setdefault(stage.name, stage), (Note(NAME_RULE),)
+            again, notes = first.setdefault(stage.name, stage), [Note(NAME_RULE)]
             if not stage.name:
-                message, notes = "a stage without a name", ()
+                message, notes = "a stage without a name", []
             elif again is not stage:
                 message = f'two stages are called "{stage.name[:40]}"'
-                notes = (Note("the first one is here", again.label),)
+                notes = [Note("the first one is here", again.label)]
             elif not is_plain(stage.name):
                 message = f"a stage cannot be called {quote(stage.name[:40])}"
             else:
@@ -227,7 +227,7 @@ class _Lowering:
             after = Span(stage.span.source, stage.span.end, stage.span.end)
             fix = Fix(stage.label, name) if stage.label else Fix(after, f" {name}")
             where, help = stage.label or stage.span, f"stage {name}"
-            self.diagnostics.error("E111", message, where, notes=notes, help=help, fix=fix)
+            self.diagnostics.error("E111", message, where, notes=(*notes,), help=help, fix=fix)
 
     def overrides(self, trees: Sequence[Tree]) -> grids.Scope:
         """Lower the settings of ``--set`` arguments; later ones replace earlier ones."""

@@ -10,9 +10,9 @@ from bertc.base.diagnostics import DataError
 from bertc.ir.learning import Tag
 from bertc.ir.learning.task import TagColumn, Tagging
 from bertc.tasks.layouts.example import TaggedExample
-from bertc.tasks.layouts.table import DataPart, DataParts, files_of, only, opened_file
+from bertc.tasks.layouts.table import DataPart, DataParts, files_of, only
 from bertc.text.sources.cells import known_label
-from bertc.text.sources.source import lines
+from bertc.text.sources.source import lines, opened_stream
 
 CONLL_2003 = {"pos": 1, "chunk": 2, "ner": -1}
 """Columns of CoNLL-2003, from 0; name tags are in the last one."""
@@ -52,7 +52,7 @@ def in_columns(task: Tag, path: Path) -> Tagging:
     known: tuple[TagColumn, ...] = get_args(TagColumn)
     column = next((name for name in known if name == task.tags), None)
     if column is None:
-        with opened_file(path) as file:
+        with opened_stream(path) as file:
             full = (line for _, line in lines(file) if line.strip() and line[0] != "#")
             column = "upos" if next(full, "").count("\t") + 1 == CONLL_U_COLUMNS else "ner"
     return Tagging(data=str(path), column=column, labels=task.labels)
@@ -61,7 +61,7 @@ def in_columns(task: Tag, path: Path) -> Tagging:
 def read_tagging(task: Tagging, part: DataPart) -> list[TaggedExample]:
     """Read the sentences; unless labelled of a word a line, or of text, a sentence a line."""
     path = part.file
-    with opened_file(path) as file:
+    with opened_stream(path) as file:
         numbered = list(lines(file))
     if not part.labelled and _is_text(task, path, [line for _, line in numbered if line.strip()]):
         texts = (line.split() for _, line in numbered if line.strip())

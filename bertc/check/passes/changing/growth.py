@@ -5,7 +5,7 @@ from itertools import pairwise
 from bertc.base.diagnostics import Diagnostics, several
 from bertc.check.passes.settings import Checker, layer_values, one_for_all
 from bertc.ir.changing.growth import FromRun, Identity, Interleave, Stack, Tile, find_split
-from bertc.ir.fixes import Also, argument, fix, note, span_if_written
+from bertc.ir.fixes import Also, argument, fix, span_if_written
 from bertc.ir.methods.method import removing
 from bertc.ir.network.sharing import AXES, owners_of
 from bertc.ir.program import Complete, CompleteStage
@@ -153,13 +153,13 @@ def methods(program: Complete, diagnostics: Diagnostics) -> None:
         Checker(stage, diagnostics).rules(rules)
         if cut and place and stage.layers > program.stages[place - 1].layers:
             setting = removing(cut)
-            diagnostics.error(
+            Checker(stage, diagnostics).report(
                 "E295",
                 f'stage "{stage.name}" grows, but some of its network is gone since stage '
                 f'"{cut.name}"',
-                stage.span("layers") or stage.span("grow") or stage.span(setting),
+                ("layers", "grow", setting),
                 label="new layers would start as copies of what is left of others",
-                notes=note(f"{setting} is set here", cut.span(setting)),
+                also=(setting, f"{setting} is set here"),
                 help=f"{setting} in a stage after all growing",
             )
         cut = cut or (stage if removing(stage) else None)
