@@ -77,7 +77,9 @@ KEPT = {
         "objective=rtd+mlm generator=network(hidden=100, heads=2, tie=none)",
     "heads=[6, 12] layers=2 head_dim=64 attention=relative(clamp=5)":
         "heads=[6, 12] layers=2 head_dim=64 attention=relative(clamp=5, untie=true)",
-    "objective=plm memory=24": "objective=plm memory=0",
+    "objective=plm memory=24": "objective=plm memory=24\nformat=stream\nattention=relative",
+    "objective=plm memory=24 attention=full":
+        "objective=plm memory=24 attention=relative\nformat=stream",
     "average=ema(0.1%) steps=100": "average=ema(1) steps=100",
     "optimizer=lamb(1e-3, warmup=2000, clip=0.5) steps=1000":
         "optimizer=lamb(1e-3, warmup=1%, clip=0.5) steps=1000",

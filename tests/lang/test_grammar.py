@@ -1,7 +1,7 @@
-"""The parser reads the language of its grammar, which is LALR(1); ``bertc fmt`` writes it tidy."""
+"""The grammar is LALR(1), the parser reads its language, and ``bertc fmt`` writes it tidily."""
 
+import json
 import random
-import re
 import time
 
 import pytest
@@ -15,9 +15,10 @@ from bertc.base.diagnostics import Diagnostics, Source, SpecError, codes
 from bertc.base.storage.paths import folder, shipped_specs
 from bertc.lang import parse
 from bertc.lang.files import format_file, spec_text
+from bertc.lang.read.grammar import END, compile_table, grammar, table_path
+from bertc.lang.read.machine import Builder, parse_items
 from bertc.lang.read.numbers import NUMBER_UNITS, NotANumberError, read_number, show_number
-from bertc.lang.read.scan import END, SPELLING, Token, terminals
-from bertc.lang.read.syntax import parse_items
+from bertc.lang.read.scan import SPELLING, Token
 from bertc.lang.read.tree import Block, Extends, Grid, Name, Ratio, Scaled, Setting, String, Sum
 
 SOURCE = (folder("grammar") / "bertc.lark").read_text(encoding="utf-8")
@@ -30,12 +31,13 @@ STARTS = (
 )  # fmt: skip
 
 
-def test_the_terminals_are_those_of_the_grammar():
-    ordered = sorted(LARK.terminals, key=lambda terminal: (-terminal.priority, terminal.name))
-    parts = (f"(?P<{each.name}>{each.pattern.to_regexp()})" for each in ordered)
-    signs = {r"\t": "\t", r"\r": "\r", r"\n": "\n"}  # lark has read these
-    written = re.sub(r"\\[trn]", lambda sign: signs[sign[0]], terminals().pattern)
-    assert written == "|".join(parts)
+def test_the_table_is_made_from_the_grammar_and_every_rule_is_built():
+    table = json.loads(table_path().read_text(encoding="utf-8"))
+    assert table == compile_table(SOURCE), "run python -m bertc.lang.read.grammar"
+    names = {p.name for p in grammar().productions if not p.inline and p.name != "start"}
+    passed_on = {p.name for p in grammar().productions if p.lone and p.length == 1}
+    source = Builder.node.__code__.co_consts
+    assert {name for name in names - passed_on if name not in source} == set()
 
 
 def test_the_parser_stops_where_the_grammar_does_and_expects_the_same():
@@ -69,7 +71,7 @@ def test_reading_takes_time_in_proportion_to_the_text(trap):
     for end in ("", "1", "..", "\n", "=", "\0"):
         text = "seed=" + (trap * 10_000)[:10_000] + end
         began = time.process_time()
-        terminals().match(text, 5)
+        grammar().pattern.match(text, 5)
         assert time.process_time() - began < 0.05
         parse(text, "spec", Diagnostics())
         assert time.process_time() - began < 1

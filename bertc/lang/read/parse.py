@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from bertc.base.diagnostics import Diagnostics, Fix, Note, Source, Span
 from bertc.base.storage.paths import shipped_specs
-from bertc.lang.read.scan import CLOSERS, END, MOST_MISTAKES, OPENERS, SPELLING, Token, scan
-from bertc.lang.read.syntax import Mistake, parse_items
+from bertc.lang.read.grammar import END
+from bertc.lang.read.machine import Mistake, parse_items
+from bertc.lang.read.scan import CLOSERS, MOST_MISTAKES, OPENERS, SPELLING, Token, scan
 from bertc.lang.read.tree import Block, Item, Tree
 
 _VALUE_STARTS = {"NUMBER", "STRING", "LSQB"}
@@ -83,6 +84,7 @@ def _in_words(kinds: Set[str]) -> str:
     return " or ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
 
 
+_CONTINUING = (*OPENERS, "PLUS", "STAR", "SLASH")
 OVERRIDE = "--set"
 """Prefix of the names of sources from the command line, where a shell removes quotes."""
 
@@ -118,6 +120,7 @@ def _recover_items(tokens: Sequence[Token], source: Source, diagnostics: Diagnos
         else:
             items, mistake = parse_items(chunk, source)
             if mistake:
+                items = _items_before(chunk, mistake.place, source)
                 report_mistake(chunk, mistake, source, diagnostics)
             blocks[-1][1].extend(items)
     while blocks[1:]:
@@ -136,6 +139,14 @@ def _close_block(
     assert isinstance(block, Block), "a header and its braces are a block"
     span = Span(source, header[0].start, closer.end)
     blocks[-1][1].append(replace(block, span=span, items=tuple(inside)))
+
+
+def _items_before(tokens: Sequence[Token], place: int, source: Source) -> list[Item]:
+    """The items of the longest correct beginning before a place, without one that is cut off."""
+    while place and parse_items(tokens[:place], source)[1]:
+        place -= 1
+    items = parse_items(tokens[:place], source)[0]
+    return items[:-1] if place < len(tokens) and tokens[place].kind in _CONTINUING else items
 
 
 def _chunks(tokens: Sequence[Token], source: Source) -> Iterator[Sequence[Token]]:

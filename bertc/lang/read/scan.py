@@ -1,13 +1,11 @@
 """Scanning of any text to tokens and comments; unknown characters are reported and dropped."""
 
 import re
-from functools import cache
 from typing import NamedTuple
 
 from bertc.base.diagnostics import Diagnostics, Fix, Source, Span
-from bertc.base.storage.paths import folder
-from bertc.base.storage.plain_file import read_text
 from bertc.lang.read import numbers
+from bertc.lang.read.grammar import END, grammar
 from bertc.lang.read.tree import Comment
 
 LARGEST_TEXT = 1 << 20
@@ -18,7 +16,6 @@ MOST_STRAYS = 20
 MOST_MISTAKES = 100
 """Mistakes after which reading stops: the text is no spec, or one mistake causes the others."""
 
-END = "$END"
 OPENERS = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
 CLOSERS = frozenset(OPENERS.values())
 SPELLING = {
@@ -26,8 +23,6 @@ SPELLING = {
     "LSQB": "[", "RSQB": "]", "LBRACE": "{", "RBRACE": "}",
 }  # fmt: skip
 
-_TERMINAL = re.compile(r'^([A-Z]+)(?:\.([0-9]))?: (?:/(.*)/|"(.*)")$', re.MULTILINE)
-"""A line of the grammar: name, priority, and a pattern or a sign."""
 _WORD = re.compile(r"[\w.-]+")
 _STRAY = re.compile(r"[^\x21-\x7e \t\r\n]+|.", re.DOTALL)
 _CURLY_STRING = re.compile(
@@ -58,15 +53,6 @@ _UNITS = re.compile(
 """A number and its unit in another spelling: 1 epoch, 2 hours."""
 _SIGNS = frozenset(" \n\t\r=(),+*[]{}#")  # they begin neither a path nor a number
 _OPEN_STRING = re.compile(r"[\"'][^\s()\[\]{},\"']*")
-
-
-@cache
-def terminals() -> re.Pattern[str]:
-    """The pattern of all terminals of ``grammar/bertc.lark``, those of higher priority first."""
-    written = _TERMINAL.findall(read_text(folder("grammar") / "bertc.lark", LARGEST_TEXT))
-    written.sort(key=lambda line: (-int(line[1] or 0), line[0]))
-    parts = (f"(?P<{name}>{form or re.escape(sign)})" for name, _, form, sign in written)
-    return re.compile("|".join(parts))
 
 
 class Token(NamedTuple):
@@ -104,7 +90,7 @@ class _Scanner:
 
     def run(self) -> tuple[list[Token], list[Comment]]:
         text, position = self.source.text, 0
-        pattern = terminals()
+        pattern = grammar().pattern
         while position < len(text):
             if text[position] not in _SIGNS and (end := self.meant(position)):
                 position = end
