@@ -102,15 +102,9 @@ class Lora(Method):
     rules = Rules(network=(
         Rule("E361", "adapt.on", lambda s: s.adapt.lacking(s),
              lambda s: f"on = {listed(s.adapt.lacking(s))}, but layers have "
-             f"{listed([n for names in MAPS.values() for n in names if n in widths_of_maps(s)])}",
+             f"{listed([n for names in MAPS.values() for n in names if n in maps_of(s)])}",
              also=("activation", "activation is set here"),
              way=lambda s: argument("adapt", s.origins["adapt"], "on", "ffn")),
-        Rule("E361", "adapt.rank", lambda s: s.adapt.rank > s.adapt.narrowest(s)[0] > 0,
-             lambda s: "rank = {} exceeds {}, the width of {}".format(
-                 s.adapt.rank, *s.adapt.narrowest(s)),
-             label="a pair of that rank is no smaller than the map",
-             way=lambda s: argument("adapt", s.origins["adapt"], "rank",
-                                    str(min(8, s.adapt.narrowest(s)[0])))),
         Rule("E360", "freeze", lambda s: s.freeze,
              "adapt freezes all of the network but its pooler, and freeze says to what height",
              also=("adapt", "adapt is set here"), help="freeze=0"),
@@ -135,14 +129,8 @@ class Lora(Method):
 
     def lacking(self, stage: Any) -> list[str]:
         """The maps that are to have a pair and that layers lack."""
-        named, present = (self.on,) if isinstance(self.on, str) else self.on, widths_of_maps(stage)
-        return [name for name in named if name not in MAPS and name not in present]
-
-    def narrowest(self, stage: Any) -> tuple[int, str]:
-        """The least width of a map that has a pair, and its name; 0 if some are lacking."""
-        widths = ((width, name) for name, width in widths_of_maps(stage).items())
-        adapted = [pair for pair in widths if pair[1] in self.maps]
-        return (0, "") if self.lacking(stage) else min(adapted)
+        named = (self.on,) if isinstance(self.on, str) else self.on
+        return [name for name in named if name not in MAPS and name not in maps_of(stage)]
 
     @property
     def scale(self) -> float:
@@ -189,18 +177,17 @@ class Lora(Method):
         return tuple(replace(w, frozen=w.part not in ("adapter", "pooler")) for w in weights)
 
 
-def widths_of_maps(stage: Any) -> dict[str, int]:
-    """The maps of the layers of a stage, each with its narrowest width."""
-    narrowest = dict[str, int]()
+def maps_of(stage: Any) -> set[str]:
+    """The names of the maps that the layers of a stage have."""
+    names = set[str]()
     for layer in range(stage.layers):
         sizes = (stage.heads, stage.ffn)
         heads, inner = (size if isinstance(size, int) else size[layer] for size in sizes)
         widths = op.Widths(stage.hidden, heads, stage.head_dim, inner)
         weights = stage.attention.at(layer).weights("attention", widths, FanIn())
         for weight in (*weights, *feed_forward(stage.activation).weights("ffn", widths, FanIn())):
-            name = weight.name.split(".")[1]
-            narrowest[name] = min(*weight.shape, narrowest.get(name, weight.shape[0]))
-    return narrowest
+            names.add(weight.name.split(".")[1])
+    return names
 
 
 Adapter = Annotated[NoAdapter | Lora, BY_KIND]

@@ -215,7 +215,7 @@ def test_taggers_read_text_too(tmp_path: Path, column: str, tags: tuple[str, ...
     assert read == [("the", "hen", "sat"), ("two", "ducks", "swam", "by"), ("quack",)]
     if column == "ner":
         file.write_text("the DT X O\nhen NN X B-BIRD\nsat VB X\n")
-        pytest.raises(DataError, read_examples, task, file).match("3 columns, those before have 4")
+        pytest.raises(DataError, read_examples, task, file).match("3 columns, 4 expected")
 
 
 TRAINING: dict[str, tuple[list[str], tuple[str, ...], Any]] = {
