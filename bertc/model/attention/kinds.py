@@ -5,13 +5,12 @@ the table of distances.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from bertc.ir.network import attention as nodes
 from bertc.ir.network.attention_node import ContentAttention as ContentNode
@@ -22,7 +21,7 @@ from bertc.model.attention.relative import RelativeAttention
 from bertc.model.body import Projected
 from bertc.model.inputs import EncoderInputs, gather_positions
 from bertc.model.layer import AttentionPart, ProjectedAttention
-from bertc.model.native import dropout
+from bertc.model.native import dropout, with_gradient
 from bertc.model.own import call_own, construct_from
 from bertc.model.own_positions import PlacedHeads, build_own, placed_heads
 from bertc.model.positions import Distances, Rotation, related_by
@@ -208,24 +207,13 @@ def _pick_products(
     x_bnsr = torch.unflatten(products, 1, (x_bnsd.shape[0], -1)).transpose(0, 1)
     if torch.compiler.is_compiling():
         return x_bnsr.gather(3, row_bnsk)
-    return cast(Tensor, _Picked.apply(x_bnsr, row_bnsk))  # type: ignore[no-untyped-call]
-
-
-class _Picked(torch.autograd.Function):
-    """A gather that does not save what it gathers from; the library's does, for its shape."""
-
-    @staticmethod
-    def forward(ctx: Any, x_bnsr: Tensor, row_bnsk: Tensor) -> Tensor:
-        ctx.save_for_backward(row_bnsk)
-        ctx.rows = x_bnsr.shape[3]
-        return x_bnsr.gather(3, row_bnsk)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, upstream_bnsk: Tensor) -> tuple[Tensor, None]:
-        (row_bnsk,) = ctx.saved_tensors
-        slope_bnsr = upstream_bnsk.new_zeros(*upstream_bnsk.shape[:3], ctx.rows)
-        return slope_bnsr.scatter_add_(3, row_bnsk, upstream_bnsk), None
+    # The library's gather would save what it gathers from, for its shape.
+    shape = x_bnsr.shape
+    return with_gradient(
+        lambda x_bnsr: x_bnsr.gather(3, row_bnsk),
+        lambda row_bnsk, slope: slope.new_zeros(shape).scatter_add_(3, row_bnsk, slope),
+        (row_bnsk,), x_bnsr,
+    )  # fmt: skip
 
 
 def _rows_of(kind: nodes.DisentangledAttention, inputs: EncoderInputs) -> Int[Tensor, "#b 1 q k"]:
