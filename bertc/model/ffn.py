@@ -56,9 +56,9 @@ def gate_activated(kind: nodes.Activation, x: Tensor) -> Tensor:
     if kernels is None:
         gate, inner = x.chunk(2, dim=-1)
         return activate(kind, gate) * inner
-    x, gate_kind = x.contiguous(), GATES[kind]
-    both_ways = (partial(run, kind=gate_kind) for run in (kernels.gated, kernels.gated_backward))
-    return with_gradient(*both_ways, (x,), x)
+    x, both = x.contiguous(), (kernels.gated, kernels.gated_backward)
+    run, back = (partial(kernel, kind=GATES[kind]) for kernel in both)
+    return with_gradient(run, back, (x,), x)
 
 
 class FeedForward(nn.Module):
