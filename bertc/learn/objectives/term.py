@@ -103,9 +103,9 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         """A constant added to the count of predictions by which the summed loss is divided."""
         return 0
 
-    @abstractmethod
     def targets(self, rows: TextRows) -> tuple[EncoderInputs, OwnT]:
         """Inputs as changed for this term, and its targets."""
+        raise AssertionError("targets of a task come from examples (learn/step/feed.py)")
 
     def positions(self, targets: OwnT, batch: MicroBatch) -> tuple[Tensor, ...] | None:
         """Positions (b, ...) of the states that it reads, those of its targets; None: all."""
@@ -187,14 +187,6 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
     ) -> tuple[EncoderInputs, Tensor]:
         """Inputs, and positions (b,) of the states that predict the tokens at ``places_b``."""
         return reading, places_b
-
-
-class ExampleTensors(TermTensors[NodeT, OwnT, HeadT]):
-    """A term of a task, whose rows are made of examples (``learn/step/feed.py``)."""
-
-    def targets(self, rows: TextRows) -> tuple[EncoderInputs, OwnT]:
-        """Refuse text."""
-        raise AssertionError("task targets come from examples, not from text")
 
 
 def marked(positions_bk: Int[Tensor, "b k"], weights_bk: Float[Tensor, "b k"], b: int) -> set[int]:

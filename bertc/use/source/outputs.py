@@ -107,7 +107,10 @@ def record(resolved: Resolved, forward: ForwardPass) -> tuple[CallScope, Model]:
     node = model.encoder.node
     decodes = any(network.body.head.decoder for network in resolved.learned)
     keys = patch.object(EncoderInputs, "keys", keys_of) if decodes else nullcontext()
-    with keys, recording(model, _sizes(resolved, model)) as recorder:
+    # Sizes of a batch that nothing else in a program has.
+    numbers = {int(number) for number in re.findall(r"\d+", resolved.model_dump_json())}
+    numbers.update(size for weight in model.parameters() for size in weight.shape)
+    with keys, recording(model, BatchSizes(numbers, node.room or 64)) as recorder:
         shape = recorder.sizes.rows, recorder.sizes.tokens
         passed_in = {name: torch.zeros(shape, dtype=torch.long) for name in PARAMETERS}
         for name, tensor in passed_in.items():
@@ -123,10 +126,3 @@ def record(resolved: Resolved, forward: ForwardPass) -> tuple[CallScope, Model]:
     recorder.scope.outputs = [recorder.value(tensor) for tensor in results.values()]
     simplify(recorder.scope, {path: module for module, path in recorder.paths.items()})
     return recorder.scope, model
-
-
-def _sizes(resolved: Resolved, model: Model) -> BatchSizes:
-    """BatchSizes of a batch that nothing else in a program has."""
-    numbers = {int(number) for number in re.findall(r"\d+", resolved.model_dump_json())}
-    numbers.update(size for weight in model.parameters() for size in weight.shape)
-    return BatchSizes(numbers, model.encoder.node.room or 64)

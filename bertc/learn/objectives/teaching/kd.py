@@ -53,7 +53,7 @@ class KdLogitsTensors(term.TermTensors[KdLogits, Compared, TokenHead]):
         return [(self.node.kind, f"scores of {compared} tokens held against the teacher's")]
 
 
-class KdAnswersTensors(term.ExampleTensors[KdLogits, TaskTargets, nn.Module]):
+class KdAnswersTensors(term.TermTensors[KdLogits, TaskTargets, nn.Module]):
     """Logits of labels, a number, choices, tags or spans, off the states that the task reads."""
 
     def positions(self, targets: TaskTargets, batch: MicroBatch) -> tuple[Tensor, ...] | None:
