@@ -4,7 +4,6 @@ Axes: b batch, q queries, k keys, h hidden, n heads, d head_dim, w widths of all
 the table of distances.
 """
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +18,7 @@ from bertc.model.attention import masks
 from bertc.model.attention.attend import attend, can_varlen, join_heads, rows_at_once, split_heads
 from bertc.model.attention.relative import RelativeAttention
 from bertc.model.body import Projected
-from bertc.model.inputs import EncoderInputs, gather_positions
+from bertc.model.inputs import Embedded, EncoderInputs, gather_positions
 from bertc.model.layer import AttentionPart, ProjectedAttention
 from bertc.model.native import dropout, with_gradient
 from bertc.model.own import call_own, construct_from
@@ -54,14 +53,9 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
         self.key_heads = kind.key_heads(self.heads)
         self.own_turn = build_own(table, f"{name}.own_turn", node.positions, heads=True)
 
-    def prepare(
-        self,
-        kind: ContentNode,
-        inputs: EncoderInputs,
-        x_bqh: Float[Tensor, "b q h"],
-        shared: Mapping[str, Tensor],
-    ) -> ContentContext:
+    def prepare(self, kind: ContentNode, read: Embedded) -> ContentContext:
         """The mask, in the form that the fastest kernel takes, and angles or distances."""
+        inputs, x_bqh, shared = read
         windowed = kind.reach is not None
         related: Rotation | Distances | PlacedHeads | None
         related = related_by(self.positions, self.head_dim, windowed, inputs, shared)
@@ -141,14 +135,9 @@ class DisentangledAttention(ProjectedAttention[nodes.DisentangledAttention, Dise
         self.output = Linear(table, f"{name}.output")
         self.eps, self.hidden_dropout = node.norm.eps, node.dropout.hidden
 
-    def prepare(
-        self,
-        kind: nodes.DisentangledAttention,
-        inputs: EncoderInputs,
-        x_bqh: Float[Tensor, "b q h"],
-        shared: Mapping[str, Tensor],
-    ) -> DisentangledContext:
+    def prepare(self, kind: nodes.DisentangledAttention, read: Embedded) -> DisentangledContext:
         """The mask, in which padding attends to nothing, the normed table and its rows."""
+        inputs, x_bqh, shared = read
         allowed, has_keys, _ = masks.mask_of(inputs)
         if has_keys is None and inputs.attention_mask is not None:
             has_keys = inputs.in_queries(inputs.attention_mask)[:, None, :, None].bool()
@@ -249,14 +238,8 @@ class OwnAttention(AttentionPart[nodes.OwnAttention, OwnContext]):
         super().__init__(table, name, node, layer)
         self.own = construct_from(table, f"{name}.own", kind)
 
-    def prepare(
-        self,
-        kind: nodes.OwnAttention,
-        inputs: EncoderInputs,
-        x_bqh: Float[Tensor, "b q h"],
-        shared: Mapping[str, Tensor],
-    ) -> OwnContext:
-        return OwnContext(masks.mask_of(inputs).allowed)
+    def prepare(self, kind: nodes.OwnAttention, read: Embedded) -> OwnContext:
+        return OwnContext(masks.mask_of(read.inputs).allowed)
 
     def forward(
         self,

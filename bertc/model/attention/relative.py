@@ -4,7 +4,6 @@ Axes: b batch, n heads, q queries, k keys, d head_dim, h hidden, l distances, u 
 w widths of all heads.
 """
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +17,7 @@ from bertc.ir.network.encoder import Encoder
 from bertc.model.attention.attend import attend, join_heads, rows_at_once, split_heads
 from bertc.model.attention.masks import Mask, exports, mask_of, of_rows, select_rows
 from bertc.model.body import Projected
-from bertc.model.inputs import EncoderInputs
+from bertc.model.inputs import Embedded, EncoderInputs
 from bertc.model.layer import ProjectedAttention
 from bertc.model.native import dropout
 from bertc.model.positions import encode_distances
@@ -71,14 +70,9 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
         self.segment = parameter(table[f"{name}.segment"]) if compares else None
         self.hidden_dropout = node.dropout.hidden
 
-    def prepare(
-        self,
-        kind: RelativeNode,
-        inputs: EncoderInputs,
-        x_bqh: Float[Tensor, "b q h"],
-        shared: Mapping[str, Tensor],
-    ) -> RelativeContext:
+    def prepare(self, kind: RelativeNode, read: Embedded) -> RelativeContext:
         """Encoded distances, the mask as additive scores, and the biases that layers share."""
+        inputs, x_bqh, shared = read
         allowed, has_keys, _ = mask_of(inputs)
         order = inputs.permutation
         same_segment = _same_segment(inputs, x_bqh.dtype) if kind.segments else None
