@@ -19,7 +19,7 @@ from bertc.hub.families.config import place_of_cls
 from bertc.hub.folders import replacing
 from bertc.hub.leaving.exporting import save_tokenizer
 from bertc.ir.learning import AnyTask, Classify, TextKind
-from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags, Vector
+from bertc.ir.learning.answer import Choice, Span, Tags
 from bertc.ir.program import Resolved
 from bertc.model import EncoderInputs, Model
 from bertc.run.evaluation.task_lookup import is_imported, task_of
@@ -228,11 +228,9 @@ def _example(task: AnyTask, number: int, row: Any) -> example.Example:
     either = is_imported(task) and len(parts) in (1, 2) and not isinstance(answer, Span)
     if not _are_texts(parts) or not (either or len(parts) == len(task.reads)):
         raise _unlike(task, number, written)
-    match answer:
-        case Labels() | Several() | Score() | Vector():
-            return example.TextExample(key, parts, None)
-        case Span():
-            return example.QuestionExample(key, parts[0], parts[1], (), None)
+    if isinstance(answer, Span):
+        return example.QuestionExample(key, parts[0], parts[1], (), None)
+    return example.TextExample(key, parts, None)
 
 
 def _inputs(task: AnyTask, number: int, row: dict[str, Any]) -> Any:

@@ -21,7 +21,7 @@ from bertc.hub.belonging import refuse_strangers
 from bertc.hub.keys import part_of, parts_of
 from bertc.hub.leaving.adapter_folder import merge
 from bertc.hub.leaving.pruned import entries_of, remove_units
-from bertc.hub.networks import GENERATOR, add_tables, join_networks, subtract_tables
+from bertc.hub.networks import GENERATOR, add_tables, join_networks
 from bertc.hub.published import or_hub
 from bertc.hub.tensors import check_entry, check_names, read_header, read_tensors
 from bertc.hub.weights import SAFE
@@ -99,7 +99,7 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
         tensors = add_tables(imported.resolved, imported.tensors)
         if is_file(model / GENERATOR / folders.RESOLVED):
             tensors = join_networks(resolved, tensors, read_model(model / GENERATOR)[1])
-        tensors = subtract_tables(resolved, tensors)
+        tensors = add_tables(resolved, tensors, -1)
         shapes = {weight.name: weight.shape for weight in model_weights(resolved)}
         if any(shapes.get(name) != tuple(tensor.shape) for name, tensor in tensors.items()):
             message = f"{model} does not hold the weights of {folder / folders.RESOLVED}"
