@@ -4,6 +4,7 @@ Axes: b batch, q queries, k keys, h hidden, n heads, d head_dim, w widths of all
 the table of distances.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -112,12 +113,6 @@ class DisentangledContext(NamedTuple):
     table: Float[Tensor, "r h"]
     row: Int[Tensor, "#b 1 q k"]
 
-    def of_rows(self, rows: slice) -> "DisentangledContext":
-        """The context of some rows of the batch."""
-        names = ("mask", "has_keys", "row")
-        parts: dict[str, Any] = {name: masks.of_rows(getattr(self, name), rows) for name in names}
-        return self._replace(**parts)
-
     def select_queries(
         self, inputs: EncoderInputs, at_bq: Int[Tensor, "b q"]
     ) -> "DisentangledContext":
@@ -158,8 +153,9 @@ class DisentangledAttention(ProjectedAttention[nodes.DisentangledAttention, Dise
             for y in fused_linear((self.query, self.key), table_rh)
         )
         columns: int = torch.sym_max(key.shape[2], len(table_rh))  # type: ignore[no-untyped-call]
+        part = partial(masks.rows_of, context, ("mask", "has_keys", "row"))
         mixed = [
-            self._mixed(query[b], key[b], value[b], far_query, far_key, context.of_rows(b))
+            self._mixed(query[b], key[b], value[b], far_query, far_key, part(b))
             for b in rows_at_once(key.shape[0], self.heads * query.shape[2] * columns, query)
         ]
         return join_heads(mixed[0] if len(mixed) == 1 else torch.cat(mixed))

@@ -4,6 +4,7 @@ Axes: b batch, n heads, q queries, k keys, d head_dim, h hidden, l distances, u 
 w widths of all heads.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +16,7 @@ from bertc.ir.network.attention import RelativeAttention as RelativeNode
 from bertc.ir.network.attention import strips
 from bertc.ir.network.encoder import Encoder
 from bertc.model.attention.attend import attend, join_heads, rows_at_once, split_heads
-from bertc.model.attention.masks import Mask, exports, mask_of, of_rows, select_rows
+from bertc.model.attention.masks import Mask, exports, mask_of, rows_of, select_rows
 from bertc.model.body import Projected
 from bertc.model.inputs import Embedded, EncoderInputs
 from bertc.model.layer import ProjectedAttention
@@ -35,12 +36,6 @@ class RelativeContext(NamedTuple):
     has_keys: Bool[Tensor, "b 1 q 1"] | None = None  # as of ``Mask``
     content_bias: Float[Tensor, "w"] | None = None  # if all layers share it
     distance_bias: Float[Tensor, "w"] | None = None
-
-    def of_rows(self, rows: slice) -> "RelativeContext":
-        """The context of some rows of the batch."""
-        names = ("mask", "reversed_rows", "gathered", "same_segment", "has_keys")
-        parts: dict[str, Any] = {name: of_rows(getattr(self, name), rows) for name in names}
-        return self._replace(**parts)
 
     def select_queries(self, inputs: EncoderInputs, at_bq: Int[Tensor, "b q"]) -> "RelativeContext":
         """The context of the queries at some positions."""
@@ -93,8 +88,10 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
         n, (query_bqw, key_bkw, value_bkw) = self.heads, projected
         key, value = (split_heads(y, n) for y in (key_bkw, value_bkw))
         distance = split_heads(self.distance(context.distances), n).mT
+        names = ("mask", "reversed_rows", "gathered", "same_segment", "has_keys")
+        part = partial(rows_of, context, names)
         mixed = [
-            self._mixed(query_bqw[rows], key[rows], value[rows], distance, context.of_rows(rows))
+            self._mixed(query_bqw[rows], key[rows], value[rows], distance, part(rows))
             for rows in rows_at_once(len(key), n * query_bqw.shape[1] * key.shape[2], query_bqw)
         ]
         return join_heads(mixed[0] if len(mixed) == 1 else torch.cat(mixed))

@@ -14,10 +14,9 @@ from bertc.ir.network.body_node import Wanted
 from bertc.ir.program import MAIN, Resolved
 from bertc.ir.terms.heads import Classifier, ConditionedSpanHead
 from bertc.ir.terms.node import TermNode
-from bertc.learn.objectives import token_logits
 from bertc.model import EncoderInputs, Model, Outputs, build, gather_positions
 from bertc.model.heads import AdaptiveTokenHead, Detector, TokenHead
-from bertc.use.graph import scores
+from bertc.use.graph import language_scores, scores
 from bertc.use.source.classes import PARAMETERS
 from bertc.use.source.recording import CallScope, Recorder, recording
 from bertc.use.source.simplify import simplify
@@ -85,15 +84,6 @@ def _scores(
         return head(states_bsh)
     labels = isinstance(term.head_node, Classifier) and "pooled" in results
     return cast(Tensor, head(results["pooled"])) if labels else None
-
-
-def language_scores(model: Model, head: str, states_bsh: Tensor, network: str = MAIN) -> Tensor:
-    """Scores (b, s, v) of every token by a head; log p for an adaptive one."""
-    module, body = model.heads[head], model.network(network)
-    if isinstance(module, TokenHead):
-        return token_logits(states_bsh, module, body)
-    b, s, h = states_bsh.shape
-    return token_logits(states_bsh.reshape(b * s, h), module, body).reshape(b, s, -1)
 
 
 ForwardPass = Callable[[Model, EncoderInputs, Recorder], dict[str, Tensor]]
