@@ -32,12 +32,12 @@ def add_tables(
     resolved: Resolved, tensors: Mapping[str, "Tensor"], sign: int = 1
 ) -> dict[str, "Tensor"]:
     """The tensors with the main network's tables whole, where they are differences; -1: back."""
-    main, whole = resolved.stages[-1].network(MAIN), dict(tensors)
+    main, added = resolved.stages[-1].network(MAIN), dict(tensors)
     for tie in main.ties:
         for name in (w.name for w in main.body.weights() if tie.added and tie.covers(w.name)):
             table = f"{MAIN}.{name}"
-            whole[table] = tensors[table] + sign * tensors[f"{tie.network}.{name}"]
-    return whole
+            added[table] = tensors[table] + sign * tensors[f"{tie.network}.{name}"]
+    return added
 
 
 def tensors_alone(

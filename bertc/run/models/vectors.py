@@ -146,9 +146,9 @@ def embed(
     rows = encode(task, examples, vocabulary, room, node.kinds_of_segments)
     vectors = [torch.empty(width)] * len(texts)
     progress.begin(f"embedding {several(len(texts), 'text')}", len(texts), "texts")
-    by_length, each = np.argsort(rows.lengths, kind="stable").tolist(), text_rows(rows)
+    by_length, separate = np.argsort(rows.lengths, kind="stable").tolist(), text_rows(rows)
     numbers = iter(by_length)
-    for part, inputs in in_batches(model, [each[n] for n in by_length], vocabulary.pad):
+    for part, inputs in in_batches(model, [separate[n] for n in by_length], vocabulary.pad):
         chosen = [*islice(numbers, len(part))]
         of_texts = _vectors(model, task, rows, chosen, inputs, width)
         for number, vector in zip(chosen, of_texts, strict=True):
