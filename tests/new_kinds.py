@@ -19,7 +19,7 @@ from bertc.learn.objectives.targets import MicroBatch
 from bertc.learn.objectives.term import HeadInput, Predicted, TermTensors, TextRows
 from bertc.model import EncoderInputs, ffn, norm
 from bertc.model.attention.masks import Mask, mask_of
-from bertc.model.inputs import Embedded
+from bertc.model.inputs import AttentionInputs
 from bertc.model.layer import AttentionPart
 from bertc.model.weights import Linear, Table, parameter
 
@@ -52,7 +52,7 @@ class MeanAttention(AttentionPart[Mean, Mask]):
         self.value = Linear(table, f"{name}.value")
         self.output = Linear(table, f"{name}.output")
 
-    def prepare(self, kind: Mean, read: Embedded) -> Mask:
+    def prepare(self, kind: Mean, read: AttentionInputs) -> Mask:
         mask = mask_of(read.inputs)
         if mask.allowed is not None:
             return mask

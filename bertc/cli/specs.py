@@ -105,11 +105,7 @@ def estimate(
     counting = convention_named(convention)
     programs = [point for spec in specs for point in points(spec, set or ())]
     known = [*zip(programs, row_lengths(programs), strict=True)]
-    most = inf
-    if memory is not None:
-        from bertc.lab.fit.budget import budget
-
-        most = budget("memory", memory).most
+    most = _most_bytes(memory)
     estimates = [run(point, device, counting, world, lengths, most) for point, lengths in known]
     estimates = add_texts(estimates, programs)
     if law:
@@ -125,6 +121,14 @@ def estimate(
     source = context.get_parameter_source("device")
     if source is not None and source.name == "DEFAULT":
         say(f"An {device.upper()} is assumed: name another device with --device cpu, a100, ...")
+
+
+def _most_bytes(memory: str | None) -> float:
+    if memory is None:
+        return inf
+    from bertc.lab.fit.budget import budget
+
+    return budget("memory", memory).most
 
 
 def _show_difference(

@@ -23,7 +23,7 @@ from bertc.model.body import LAST, BodyModule, Outputs, Projected, profile_as
 from bertc.model.embeddings import Embeddings, Tokens
 from bertc.model.ffn import build_ffn
 from bertc.model.heads import Pooler
-from bertc.model.inputs import Embedded, EncoderInputs, gather_positions
+from bertc.model.inputs import AttentionInputs, EncoderInputs, gather_positions
 from bertc.model.layer import AttentionPart, Compute, Context, Layer, Projects, compute_layer
 from bertc.model.native import dropout
 from bertc.model.norm import norm_if_any
@@ -154,7 +154,7 @@ class Encoder(BodyModule):
         """The context of every layer, made once per kind."""
         inputs = inputs._replace(causal=inputs.causal or self.node.causal)
         shared = {name: attrgetter(name)(self) for name in self._common}
-        read = Embedded(inputs, x, shared)
+        read = AttentionInputs(inputs, x, shared)
         contexts: list[Context] = []
         for number, first in enumerate(self._first_of_kind):
             if first < number:

@@ -106,7 +106,7 @@ class EncoderInputs(NamedTuple):
         return None if self.permutation is None else x_bqh[:, :seq]
 
 
-class Embedded(NamedTuple):
+class AttentionInputs(NamedTuple):
     """The inputs of a pass, their embeddings (b, q, h), and parameters that layers share."""
 
     inputs: EncoderInputs

@@ -19,7 +19,7 @@ from bertc.model.attention import masks
 from bertc.model.attention.attend import attend, can_varlen, join_heads, rows_at_once, split_heads
 from bertc.model.attention.relative import RelativeAttention
 from bertc.model.body import Projected
-from bertc.model.inputs import Embedded, EncoderInputs, gather_positions
+from bertc.model.inputs import AttentionInputs, EncoderInputs, gather_positions
 from bertc.model.layer import AttentionPart, ProjectedAttention
 from bertc.model.native import dropout, with_gradient
 from bertc.model.own import call_own, construct_from
@@ -54,7 +54,7 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
         self.key_heads = kind.key_heads(self.heads)
         self.own_turn = build_own(table, f"{name}.own_turn", node.positions, heads=True)
 
-    def prepare(self, kind: ContentNode, read: Embedded) -> ContentContext:
+    def prepare(self, kind: ContentNode, read: AttentionInputs) -> ContentContext:
         """The mask, in the form that the fastest kernel takes, and angles or distances."""
         inputs, x_bqh, shared = read
         windowed = kind.reach is not None
@@ -130,7 +130,9 @@ class DisentangledAttention(ProjectedAttention[nodes.DisentangledAttention, Dise
         self.output = Linear(table, f"{name}.output")
         self.eps, self.hidden_dropout = node.norm.eps, node.dropout.hidden
 
-    def prepare(self, kind: nodes.DisentangledAttention, read: Embedded) -> DisentangledContext:
+    def prepare(
+        self, kind: nodes.DisentangledAttention, read: AttentionInputs
+    ) -> DisentangledContext:
         """The mask, in which padding attends to nothing, the normed table and its rows."""
         inputs, x_bqh, shared = read
         allowed, has_keys, _ = masks.mask_of(inputs)
@@ -234,7 +236,7 @@ class OwnAttention(AttentionPart[nodes.OwnAttention, OwnContext]):
         super().__init__(table, name, node, layer)
         self.own = construct_from(table, f"{name}.own", kind)
 
-    def prepare(self, kind: nodes.OwnAttention, read: Embedded) -> OwnContext:
+    def prepare(self, kind: nodes.OwnAttention, read: AttentionInputs) -> OwnContext:
         return OwnContext(masks.mask_of(read.inputs).allowed)
 
     def forward(

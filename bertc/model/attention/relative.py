@@ -18,7 +18,7 @@ from bertc.ir.network.encoder import Encoder
 from bertc.model.attention.attend import attend, join_heads, rows_at_once, split_heads
 from bertc.model.attention.masks import Mask, exports, mask_of, rows_of, select_rows
 from bertc.model.body import Projected
-from bertc.model.inputs import Embedded, EncoderInputs
+from bertc.model.inputs import AttentionInputs, EncoderInputs
 from bertc.model.layer import ProjectedAttention
 from bertc.model.native import dropout
 from bertc.model.positions import encode_distances
@@ -65,7 +65,7 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
         self.segment = parameter(table[f"{name}.segment"]) if compares else None
         self.hidden_dropout = node.dropout.hidden
 
-    def prepare(self, kind: RelativeNode, read: Embedded) -> RelativeContext:
+    def prepare(self, kind: RelativeNode, read: AttentionInputs) -> RelativeContext:
         """Encoded distances, the mask as additive scores, and the biases that layers share."""
         inputs, x_bqh, shared = read
         allowed, has_keys, _ = mask_of(inputs)

@@ -144,16 +144,8 @@ def embed(
     relevant = () if "query" in (kind, prompt) else None
     examples = [SearchExample(str(n), text, relevant) for n, text in enumerate(texts)]
     rows = encode(task, examples, vocabulary, room, node.kinds_of_segments)
-    vectors = [torch.empty(width)] * len(texts)
     progress.begin(f"embedding {several(len(texts), 'text')}", len(texts), "texts")
-    by_length, separate = np.argsort(rows.lengths, kind="stable").tolist(), text_rows(rows)
-    numbers = iter(by_length)
-    for part, inputs in in_batches(model, [separate[n] for n in by_length], vocabulary.pad):
-        chosen = [*islice(numbers, len(part))]
-        of_texts = _vectors(model, task, rows, chosen, inputs, width)
-        for number, vector in zip(chosen, of_texts, strict=True):
-            vectors[number] = vector
-        progress.advance(len(part))
+    vectors = _of_rows(model, task, rows, width, vocabulary.pad, progress)
     progress.end()
     stacked = pad_sequence(vectors or [torch.empty(width)], batch_first=True)[: len(texts)].numpy()
     empty = sum(not text.strip() for text in texts)
@@ -198,6 +190,19 @@ def _sentences(
         help = f"--prompt {' or '.join(names)}" if names else "put it before each text"
         raise UsageError(f"{folder} has no prompt {prompt}", help)
     return replace(sentences, prompt=sentences.prompts[prompt]) if prompt else sentences
+
+
+def _of_rows(
+    model: Model, task: Embed, rows: TaskRows, width: int, pad: int, progress: Progress
+) -> list[Tensor]:
+    """The vector of each row, or those of its tokens; rows are read in order of their length."""
+    by_length, separate = np.argsort(rows.lengths, kind="stable").tolist(), text_rows(rows)
+    numbers, vectors = iter(by_length), dict[int, Tensor]()
+    for part, inputs in in_batches(model, [separate[n] for n in by_length], pad):
+        chosen = [*islice(numbers, len(part))]
+        vectors |= zip(chosen, _vectors(model, task, rows, chosen, inputs, width), strict=True)
+        progress.advance(len(part))
+    return [vectors[number] for number in sorted(vectors)]
 
 
 def _vectors(
