@@ -82,7 +82,7 @@ def test_gated_parts(dtype, close, kind):
     (exact,) = leaves(x)
     gate, inner = exact.chunk(2, dim=-1)
     made = gate_activated(kind, x)
-    assert made.grad_fn.name() == "_GatedBackward"
+    assert made.grad_fn.name() == "_FunctionBackward"
     agree(made, (x,), activate(kind, gate) * inner, (exact,), 10 * close)
 
 

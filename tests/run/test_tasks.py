@@ -21,7 +21,6 @@ from bertc.ir.learning.task import Task
 from bertc.lab.results.evaluations import evaluate_runs
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.evaluation.task_lookup import task_of
-from bertc.run.evaluation.tasks import _alike
 from bertc.run.train.loop import train
 from bertc.tasks.layouts.parts import read_examples
 from bertc.tasks.layouts.table import DataPart
@@ -179,11 +178,6 @@ def test_a_run_without_a_dev_part_is_fitted_on_a_file_that_is_named_as_dev(go, f
     assert not (run / "calibration.json").exists()
     evaluate_run(run, task=f"classify(dev='{file}')", quiet=True)
     assert "that bertc eval fitted on dev" in predict(run, file).notes[0]
-
-
-def test_labels_of_one_probability_are_named():
-    (said,) = _alike("dev", ("hens", "ducks"), np.array([[0.3, 0.5], [0.305, 0.9]]))
-    assert "one probability of hens, whatever" in said
 
 
 def test_answers_go_to_files_in_parts_with_columns_of_nested_rows(go, farm, tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from bertc.cost.planning.world import World
 from bertc.ir.changing.growth import Turned
 from bertc.ir.program.reading import split_rows
 from bertc.learn.objectives import token_logits
-from bertc.learn.step.feed import Feed
+from bertc.learn.step.feed import text_feed
 from bertc.learn.step.micro_batches import corruption
 from bertc.model import EncoderInputs, build
 from bertc.run.beginning.synthetic import RandomText, uniform_vocab
@@ -45,7 +45,7 @@ def test_shares_of_rows_are_exact_and_each_row_is_read_once(batch, causal, size)
     for rank in range(size):
         places = World(size).rows(rank, batch)
         cut = corruption(stage, vocab, 1, 7, places.start)
-        with Feed(rows, 0, 3, CPU, cut, places) as feed:
+        with text_feed(rows, 0, 3, CPU, cut, places) as feed:
             *_, parts = [feed.take().micro_batches for _ in range(3)]
         assert max(len(part.originals) for part in parts) <= 7
         for part in parts:

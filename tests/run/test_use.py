@@ -25,7 +25,7 @@ from bertc.run.models.loading import load
 from bertc.run.models.runs import model_after
 from bertc.text.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertc.use import fill_mask as filling
-from bertc.use.fill_mask import _Reader, fill
+from bertc.use.fill_mask import fill
 from bertc.use.preview import preview
 from tests.kinds import OBJECTIVES
 from tests.net.programs import FARM, copied
@@ -121,11 +121,11 @@ def test_fill_gives_the_likeliest_tokens_of_each_mask_around_which_it_reads(fini
     with pytest.raises(UsageError, match="no \\[MASK\\]"):
         fill(finished, "Hens cackle.")
     # Every mask stands in its own row, inside it, with as much text as fits.
-    text, watched = "Hens cackle. " * 40, Mock(wraps=filling.token_scores)
-    monkeypatch.setattr(filling, "token_scores", watched)
+    text, watched = "Hens cackle. " * 40, Mock(wraps=filling.masked_scores)
+    monkeypatch.setattr(filling, "masked_scores", watched)
     found = fill(finished, f"[MASK] {text} [MASK] {text} [MASK]", top=1)
     assert len(found.masks) == 3
-    (rows,) = (call.args[3] for call in watched.call_args_list)
+    (rows,) = (call.args[2] for call in watched.call_args_list)
     assert len(rows) == 3
 
 
@@ -182,7 +182,9 @@ def test_a_permutation_model_fills_masks_that_no_other_token_sees(learned):
     real, model.read = model.read, Mock(wraps=model.read)
     vocabulary = load_vocabulary(TokenizerFile(path=str(folder / "tokenizer")))
     mask = vocabulary.mask
-    expected = _Reader(model, vocabulary, 0).masked([7, mask, 8, mask, 9], [1], Plm())
+    rows = filling._rows(model, vocabulary, [7, mask, 8, mask, 9], [1])
+    ((part, inputs),) = filling.in_batches(model, rows)
+    expected = filling.masked_scores(model, Plm(), part, inputs, mask)
     seen = model.read.call_args_list[0].args[0]
     assert seen.permutation is not None
     other = torch.where(seen.token_ids == mask, 11, seen.token_ids)

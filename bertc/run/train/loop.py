@@ -16,7 +16,7 @@ from bertc.cost.planning.schedules import rate
 from bertc.ir.program import Resolved, model_weights
 from bertc.learn.objectives import Inputs
 from bertc.learn.optim.optimizers import zero_moments
-from bertc.learn.step.feed import Batch, Feed, TaskFeed
+from bertc.learn.step.feed import Batch, Feed
 from bertc.learn.step.step import StepResult
 from bertc.machine.display import Watched, choose
 from bertc.machine.machine import kernels
@@ -211,7 +211,7 @@ def _evaluate(phase: Phase, methods: Methods) -> Evaluation:
     return evaluation
 
 
-def _step(phase: Phase, feed: Feed | TaskFeed, batch: Batch, learning_rate: float) -> StepResult:
+def _step(phase: Phase, feed: Feed, batch: Batch, learning_rate: float) -> StepResult:
     session = phase.session
     look_ahead = _saved_without_text(session)(feed.look_ahead)
     with _saved_when_stopped(session), _naming_what_fits(phase, batch.inputs):

@@ -164,7 +164,7 @@ def trained(folder: Path, spec: str, loss: float = 5.0) -> Path:
         "schema": 1, "resolved": "", "data": "", "init": "", "threads": 1,
         "plan": json.loads(json.dumps(vars(plan))), "machine": {"name": "x"}, "versions": {},
     }  # fmt: skip
-    Lock.of(content, run.lock).write(run.lock)
+    Lock.model_validate_json(json.dumps(content)).write(run.lock)
     lines = []
     for stage in resolved.stages:
         for step in range(stage.first_step + 1, stage.first_step + stage.steps + 1):
