@@ -69,8 +69,9 @@ MC, QA = "ForMultipleChoice", "ForQuestionAnswering"
 
 
 def cases(layout: str, sizes: dict[str, Any], *classes: str, **more: Any) -> list[Case]:
-    """Classes of a layout with the same settings."""
-    return [case(layout + name, sizes, **more) for name in classes]
+    """Classes of a layout with the same settings, on one layer: heads read what it hands on."""
+    one = {name: 1 for name in sizes if name in ("num_hidden_layers", "n_layers", "n_layer")}
+    return [case(layout + name, sizes | one, **more) for name in classes]
 
 
 CASES = [

@@ -36,11 +36,11 @@ STEPWISE = "heads(50%, every=25%, examples=16)"
 
 @pytest.fixture
 def pruning(tiny: Any) -> Any:
-    """A program that prunes for six steps, and trains for six more."""
+    """A program that prunes for some steps, and trains for as many more."""
 
-    def make(prune: str, more: str = "") -> Any:
-        stages = f'stage "prune" {{ prune={prune} steps=6 }} stage "again" {{ steps=6 }}'
-        return tiny(f"heads=4 ffn=24 {more} {stages}")
+    def make(prune: str, more: str = "", steps: int = 6) -> Any:
+        stages = f'stage "prune" {{ prune={prune} }} stage "again" {{ prune=none }}'
+        return tiny(f"heads=4 ffn=24 steps={steps} {more} {stages}")
 
     return make
 
@@ -72,7 +72,7 @@ KINDS = {
 
 @pytest.mark.parametrize("name", KINDS)
 def test_the_network_that_is_left_computes_the_same(name, pruning, tmp_path, go):
-    resolved, run = pruning(*KINDS[name]), tmp_path / "run"
+    resolved, run = pruning(*KINDS[name], steps=3), tmp_path / "run"
     report = go(resolved)
     whole, left = masked(resolved, run), load(run)
     ids = torch.randint(5, 100, (3, 20))

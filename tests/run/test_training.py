@@ -107,7 +107,7 @@ REMEMBERING = {
 @pytest.mark.parametrize("settings", REMEMBERING.values(), ids=REMEMBERING)
 def test_resuming_is_never_having_stopped(resumes, tiny, settings):
     # After the first; at an evaluation; before the end.
-    resumes(tiny(settings, save_every=100), 1, 6, 11)
+    resumes(tiny(settings, "steps=6 eval_every=3 save_every=100"), 1, 3, 5)
 
 
 def test_an_evaluation_masks_its_own_share(go, tiny):
