@@ -81,6 +81,11 @@ class Own(Node):
         "source", "asks", "reads", "packs", "causal", "recordings", "layer"
     )  # fmt: skip
 
+    def __eq__(self, other: object) -> bool:
+        """Equality in which 1, 1.0 and true are three arguments."""
+        arguments = getattr(other, "arguments", None)
+        return repr(self.arguments) == repr(arguments) and super().__eq__(other)
+
     def at(self, layer: int) -> Self:
         """The part of one layer; layers differ if the class has an argument for their number."""
         return self.model_copy(update={"layer": layer}) if "layer" in self.asks else self
