@@ -39,9 +39,11 @@ def require_permission(code: str, source: str) -> None:
 
 
 def lines_of(error: BaseException) -> list[str]:
-    """The lines of the user's files that raised an error."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return [f"{f.filename}:{f.lineno}: {f.line}" for f in frames if f.filename in _FILES]
+    """The lines of the user's files that raised an error, or that torch does not compile."""
+    frames = [(f.filename, f.lineno, f.line) for f in traceback.extract_tb(error.__traceback__)]
+    named = re.findall(r'File "(.+)", line (\d+).*\n +(.+)', str(error))
+    lines = [f"{file}:{n}: {line}" for file, n, line in [*frames, *named] if file in _FILES]
+    return lines + ["write that with tensors alone, or compile=off"] * bool(lines and named)
 
 
 @lru_cache(32)

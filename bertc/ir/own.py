@@ -85,6 +85,11 @@ class Own(OwnClass):
     layer: Annotated[int, Field(exclude_if=(-1).__eq__)] = -1
     looked_up = (*OwnClass.looked_up, "asks", "reads", "packs", "causal", "recordings", "layer")
 
+    def __eq__(self, other: object) -> bool:
+        """Equality in which 1, 1.0 and true are three arguments."""
+        arguments = getattr(other, "arguments", None)
+        return repr(self.arguments) == repr(arguments) and super().__eq__(other)
+
     def at(self, layer: int) -> Self:
         """The part of one layer; layers differ if the class has an argument for their number."""
         return self.model_copy(update={"layer": layer}) if "layer" in self.asks else self

@@ -49,9 +49,9 @@ class OwnModule(nn.Module):
         super().__init__()
         self.own = construct_from(table, f"{name}.own", part)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, *others: Any) -> Tensor:
         """States (..., h) to states (..., h)."""
-        return call_own(self.own, x)
+        return call_own(self.own, x, *others)
 
 
 def written_as(module: nn.Module) -> tuple[Own, dict[str, Any]] | None:

@@ -284,7 +284,13 @@ def reply(request: dict[str, Any]) -> dict[str, Any]:
             file, lines = request["own"]["code"].rpartition(":")[0], own_code.lines_of(error)
             if isinstance(error, SyntaxError):
                 lines = [f"{file}:{error.lineno}: {(error.text or '').strip()}"]
-            return {"refused": f"{type(error).__name__}: {error}", "lines": lines}
+            if request["place"] == "unit" and "pieces" in request["own"]["source"]:
+                lines += ["without a vocabulary, pieces are made up: 0, 1, 2 and so on"]
+            words = f"{type(error).__name__}: {error}"
+            if "meta" in words.lower():  # tensors without values, which an estimate records
+                words = "its shapes or steps depend on values of tensors, which no estimate knows"
+                lines += ["compute it for all tokens, and choose by torch.where or a product"]
+            return {"refused": words, "lines": [*dict.fromkeys(lines)]}
 
 
 if __name__ == "__main__":

@@ -80,8 +80,7 @@ def test_states_and_gradients_are_those_of_torch(setting):
     reference = torchs_own(body)
     ids_bs, real_bs = rows()
     ours = body(EncoderInputs(ids_bs, torch.zeros_like(ids_bs), real_bs), torch.float32).last
-    x_bsi = body.tokens(ids_bs)
-    packed = pack_padded_sequence(x_bsi, torch.tensor(LENGTHS), batch_first=True)
+    packed = pack_padded_sequence(body.tokens(ids_bs), torch.tensor(LENGTHS), batch_first=True)
     expected, _ = pad_packed_sequence(reference(packed)[0], batch_first=True)
     assert torch.allclose(ours[real_bs], expected[real_bs], atol=1e-6)
     ours[real_bs].square().sum().backward()
@@ -115,8 +114,7 @@ def test_a_row_is_the_last_state_of_each_direction():
     body.pooler = None
     inputs = EncoderInputs(ids_bs, None, real_bs)
     packed = pack_padded_sequence(body.tokens(ids_bs), torch.tensor(LENGTHS), batch_first=True)
-    last_2bh = torchs_own(body)(packed)[1][0]
-    wanted_bd = last_2bh.permute(1, 0, 2).flatten(1)
+    wanted_bd = torchs_own(body)(packed)[1][0].permute(1, 0, 2).flatten(1)
     found_b1d = body.pool(body(inputs, torch.float32).last, inputs)
     assert torch.allclose(found_b1d[:, 0], wanted_bd, atol=1e-6)
 
@@ -156,8 +154,7 @@ def test_what_is_counted_is_what_is_built_and_computed(setting, objective):
     assert [part.part for part in estimated.stages[0].where][:2] == ["embeddings", "recurrence"]
     with FlopCounterMode(display=False) as counter:
         model.read(EncoderInputs(torch.zeros(4, 8, dtype=torch.long, device="meta")))
-    call = op.Call(rows=4, tokens=8, queries=8)
-    stated = resolved.encoder.operations(call).operations()
+    stated = resolved.encoder.operations(op.Call(rows=4, tokens=8, queries=8)).operations()
     assert counter.get_total_flops() == sum(cost(each, ANY).flops for each in stated)
 
 
@@ -202,7 +199,7 @@ def test_it_runs_eager_and_a_network_that_it_teaches_is_compiled():
     own = "body=bilstm vocab=wordpiece(100) seq=32 steps=5 batch=4"
     found = plan(resolve(own), machine, fits)
     assert not found.compile
-    assert "compile=off: a bilstm runs in kernels of a library already" in found.reasons
+    assert "compile=off: a network of body=bilstm is never compiled" in found.reasons
     with pytest.raises(MachineError):
         plan(resolve(f"{own} compile=on"), machine, fits)
     taught = "objective=mlm+kd(logits) teacher=spec('body=bilstm vocab=100') compile=on"

@@ -16,15 +16,20 @@ import torch.nn.functional as F
 import bertc
 from bertc.api import points, resolve
 from bertc.api.spec import Spec
-from bertc.base.diagnostics import SpecError, UsageError
+from bertc.base.diagnostics import ResumeRefusedError, SpecError, UsageError
 from bertc.base.failures import exit_code
 from bertc.cost import estimate
 from bertc.cost.figures import ANY
 from bertc.cost.rules import cost
+from bertc.ir.network.ffn import OwnFfn
 from bertc.ir.program import model_weights
+from bertc.lab.results.diff import diff
 from bertc.model import EncoderInputs, build
-from bertc.model.own import load_class
+from bertc.model.own import construct, load_class
 from bertc.model.weights import initialise
+from bertc.run.records.changes import refuse_another_program
+from bertc.run.records.folder import RunFolder
+from bertc.run.train.loop import train
 from tests.bench.rig import make_step, random_rows
 from tests.conftest import RUN_RECORDER
 from tests.learn.material import ORDINARY, chosen, corrupted, rows
@@ -173,11 +178,57 @@ def test_moments_of_a_rule_are_the_other_arguments_of_its_update():
     assert [dict(p.stages[0].optimizer.arguments)["near"] for p in nears] == [0.9, 0.95]
 
 
-def test_a_changed_file_is_a_changed_program(tiny):
-    before = tiny(MIXED)
-    text = Path("own_parts.py").read_text()
+def test_a_changed_file_is_a_changed_program_and_its_lines_are_shown(tiny):
+    before, text = tiny(MIXED), Path("own_parts.py").read_text()
     Path("own_parts.py").write_text(text.replace("begin: float = 0.5", "begin: float = 0.6"))
-    assert tiny(MIXED).fingerprint != before.fingerprint
+    assert (after := tiny(MIXED)).fingerprint != before.fingerprint
+    assert OwnFfn(code="a:B", arguments=(("n", 1),)) != OwnFfn(code="a:B", arguments=(("n", 1.0),))
+    with pytest.raises(ResumeRefusedError) as caught:
+        refuse_another_program(before, after)
+    for name, program in {"a": before, "b": after}.items():
+        Path(name).mkdir()
+        RunFolder(Path(name)).start(program, "")
+    for said in (caught.value.message, diff("a", "b").as_table()):
+        assert """norm: pre(function=own("own_parts.py:Tanh")) -> """ in said
+        (was, now) = (line for line in said.split("\n") if line[:5] in ("-    ", "+    "))
+        assert was.endswith("begin: float = 0.5):")
+        assert now.endswith("begin: float = 0.6):")
+
+
+HELPS = {
+    f"objective=clm+2*{own('Detected')}": f"objective=clm or objective=2*{own('Detected')}",
+    f"objective={own('Detected')}+{own('Detected')}": f"objective={own('Detected')}",
+    f"adapt=lora(on=ffn) ffn={own('Experts')}": "on=attention",
+    f"adapt=lora attention={own('Attention')} ffn={own('Experts')}": "adapt=none",
+}
+
+
+@pytest.mark.parametrize("text", HELPS)
+def test_a_help_names_what_there_is(text):
+    with pytest.raises(SpecError) as caught:
+        resolve(f"layers=2 hidden=32 heads=2 vocab=60 seq=24 {text}")
+    assert caught.value.diagnostics[0].help == HELPS[text]
+
+
+def test_pairs_are_of_maps_that_are_not_the_users():
+    attention = f"attention={own('Attention', ', full_every=2')}"
+    model = build(resolve(f"{SIZES} {attention} adapt=lora(4, on=query)"))
+    pairs = [name for name, _ in model.named_parameters() if name.endswith("lora_a")]
+    assert pairs == [f"encoder.attention.{layer}.query.lora_a" for layer in (0, 2)]
+
+
+def test_a_unit_that_masks_nothing_is_named(tiny, tmp_path, capsys):
+    train(tiny(f"objective=mlm(unit={own('Never')})", steps=3), tmp_path / "run", cache=tmp_path)
+    assert "mlm: own_parts.py:Never masks no token of the first batch" in capsys.readouterr().err
+
+
+def test_code_that_torch_does_not_compile_is_named(capsys):
+    part = resolve(f"{SIZES} residual={own('Printing')}").encoder.residual
+    module = construct(part, {"hidden": 32})
+    with pytest.raises(RuntimeError) as caught:
+        torch.compile(module, backend="eager", fullgraph=True)(*torch.ones(2, 1, 4, 32))
+    assert exit_code(caught.value, color=False) == 65
+    assert """: print("{}")\nwrite that with tensors""" in capsys.readouterr().err
 
 
 def test_a_term_learns_and_costs_what_the_built_in_one_beside_it_does():
@@ -219,7 +270,6 @@ REFUSED = {
     f"ffn={own('Mixing')}": "it reads tokens of its row, as attention may",
     f"norm=pre(function={own('Numbered')})": "it gets hidden, and no layer",
     f"objective={own('nsp')}": "a term begins with a capital letter",
-    f"objective={own('Numbered')}": "it gets hidden and vocab, and no layer",
     f"objective={own('Mixing')}": "it makes (2, 16, 32) of states (2, 16, 32), not (2,)",
     "objective=own('own_parts.py:Wrong', how='detached')": "no gradient reaches the states",
     "objective=own('own_parts.py:Wrong', how='infinite')": "or what it makes is not finite",
@@ -233,14 +283,13 @@ REFUSED = {
         f"objective=mlm(unit={own('WrongUnit', f', how={how!r}')})": why
         for how, why in {
             "floats": "it makes torch.float32 (3, 16), not integers",
-            "short": "(3, 15), not",
             "counts": "called twice, it differs",
-            "draws": "called twice, it differs",
             "mixes": "it reads other rows of the batch",
         }.items()
     },
     f"attention={own('Blind')}": "it reads tokens that the mask hides",
     f"ffn={own('Tabled')}": "it has the buffer table: make that in forward",
+    f"ffn={own('Picked')}": "its shapes or steps depend on values",
     f"ffn={own('Batched')}": "it reads other rows of the batch",
     "ffn=own('nowhere:Experts')": "names no class of a file",
     f"activation={own('Sloped')} prune=neurons(25%)": "what is to be removed is within a part",
@@ -259,7 +308,6 @@ REFUSED = {
     f"attention={own('Convolution')} pack=true": "reads other documents of a row",
     f"attention={own('Convolution')} objective=clm": "reads later tokens",
     f"attention={own('Attention')} objective=plm": "have other queries than keys",
-    f"ffn={own('Experts')} prune=neurons(25%)": "what is to be removed is within a part",
     f"ffn={own('Mlp', ', width=8')} norm=pre(inner=true)": "this norm is within a part",
     f"ffn={own('Mlp', ', width=8')} dropout=dropout(ffn=0.1)": "this dropout is within",
 }

@@ -234,8 +234,8 @@ class WrongUnit:
     def forward(self, tokens):
         self.calls += 1
         return {
-            "counts": tokens * 0 + self.calls, "floats": tokens.float(), "short": tokens[:, 1:],
-            "mixes": tokens - tokens.flip(0), "draws": torch.randint_like(tokens, 9),
+            "counts": tokens * 0 + self.calls, "floats": tokens.float(),
+            "mixes": tokens - tokens.flip(0),
         }[self.how]  # fmt: skip
 
 
@@ -350,3 +350,14 @@ class Late(nn.Module):
     def forward(self, x):
         assert x.shape[1] != 24, "24 tokens"
         return x
+
+
+class Never:
+    def forward(self, tokens):
+        return tokens * 0 - 1
+
+
+class Picked(nn.Module):
+    def forward(self, x):
+        some = x[..., 0] > 0
+        return x.masked_scatter(some[..., None], x[some])
