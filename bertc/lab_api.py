@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bertc.run.evaluation.evaluate import evaluate_heads, evaluate_run
     from bertc.run.evaluation.manner import Manner
     from bertc.run.models.loading import weights_digest
-    from bertc.run.records.changes import changed, changed_lines, settings_texts
+    from bertc.run.records.changes import changed, settings_texts
     from bertc.run.records.folder import RunFolder
     from bertc.run.records.results import Seen
     from bertc.run.stepper import Stepper
@@ -56,7 +56,7 @@ PUBLIC = homes(
         "run.evaluation.evaluate": "evaluate_heads evaluate_run",
         "run.evaluation.manner": "Manner",
         "run.models.loading": "weights_digest",
-        "run.records.changes": "changed changed_lines settings_texts",
+        "run.records.changes": "changed settings_texts",
         "run.records.folder": "RunFolder",
         "run.records.results": "Seen",
         "run.stepper": "Stepper",
@@ -67,11 +67,10 @@ PUBLIC = homes(
 __all__ = [
     "AllowedValues", "Diagnostic", "Expected", "Graph", "Interval", "Manner", "Program",
     "RunFolder", "Seen", "Space", "Stepper", "Survey", "Table", "ValueKind", "changed",
-    "changed_lines", "device_named", "escaped", "evaluate_heads", "evaluate_run",
-    "findings", "formatted", "graph_of", "loss_title", "model_weights", "most_steps",
-    "points", "programs", "quote", "remedies", "schema", "settings_texts", "several",
-    "shipped_specs", "shown_figures", "space", "spec_text", "step_flops", "survey", "units",
-    "weights_digest",
+    "device_named", "escaped", "evaluate_heads", "evaluate_run", "findings", "formatted",
+    "graph_of", "loss_title", "model_weights", "most_steps", "points", "programs", "quote",
+    "remedies", "schema", "settings_texts", "several", "shipped_specs", "shown_figures",
+    "space", "spec_text", "step_flops", "survey", "units", "weights_digest",
 ]  # fmt: skip
 
 

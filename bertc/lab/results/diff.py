@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from bertc import BertcError, Resolved, estimate, resolve
 from bertc.lab.results.curves import XAxis, curves
 from bertc.lab.search.goal import LOSS, goal_of
-from bertc.lab_api import RunFolder, Table, changed, changed_lines, points, units
+from bertc.lab_api import RunFolder, Table, changed, points, units
 
 REST = "the rest"
 ORDER = (
@@ -145,7 +145,7 @@ def diff(
         lines=(*shares, *(Line({name: values}, None) for name, values in following.items())),
         reached=(*_reached(Path(first), Path(second)),) if comparable else (),
         device=device,
-        changed_lines=(*changed_lines(*programs),),
+        changed_lines=changes[0].lines if changes else (),
     )
 
 

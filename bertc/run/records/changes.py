@@ -4,7 +4,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import unified_diff
 from pathlib import Path
 from typing import Any
@@ -36,12 +36,13 @@ STAGES = "stages"
 
 @dataclass(frozen=True)
 class Change:
-    """A setting with another value, in all stages or in ``stage``."""
+    """A setting with another value, in all stages or in ``stage``; ``lines`` of files changed."""
 
     setting: str
     was: Any
     now: Any
     stage: str = ""
+    lines: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         was, now = self.texts()
@@ -157,7 +158,8 @@ def changed(old: Resolved, new: Resolved) -> list[Change]:
         if name in before and name in after and name not in FREE
         if before[name] != after[name]
     ]
-    return [*changes, *_in_stages(old, new)]
+    lines = (*changed_lines(old, new),)
+    return [replace(change, lines=lines) for change in (*changes, *_in_stages(old, new))]
 
 
 def of_the_run(resolved: Resolved) -> dict[str, Any]:
