@@ -194,8 +194,7 @@ OWN = program().encoder
 def test_what_no_family_lists_is_never_left_out_or_written_as_another(encoder, setting):
     resolved = program()
     stage = resolved.stages[0].model_copy(update={"encoder": encoder})
-    found = family_for(resolved.model_copy(update={"stages": (stage,)}), 0)
-    assert found.setting == setting
+    assert family_for(resolved.model_copy(update={"stages": (stage,)}), 0).setting == setting
 
 
 PARTS: dict[str, tuple[type[Node], str, Any, dict[str, Any]]] = {

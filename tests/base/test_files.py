@@ -120,8 +120,7 @@ def test_bytes_of_no_encoding_and_signs_that_another_left(tmp_path, monkeypatch)
         Path("a.txt").write_text(spoilt, encoding="utf-8")
         (remark,) = controls_in("a.txt", spoilt)
         assert " of U+0080 to U+009F, as in " in remark.message
-        command = remark.help.split(": ", 1)[1].split("; then")[0]
-        subprocess.run(["sh", "-c", command], check=True)
+        subprocess.run(["sh", "-c", remark.help.split(": ", 1)[1].split("; then")[0]], check=True)
         assert Path("utf8-a.txt").read_text(encoding="utf-8") == text
 
 

@@ -34,8 +34,7 @@ GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 @pytest.mark.parametrize("line", GOLDEN["electra, train_total"])
 def test_electra_s_counter(line: str) -> None:
     name, *settings = line.split()
-    resolved = resolve(name, settings)
-    found = estimate(resolved, convention="electra").flops.train_total
+    found = estimate(resolve(name, settings), convention="electra").flops.train_total
     assert found == pytest.approx(GOLDEN["electra, train_total"][line], rel=1e-9)
 
 
@@ -273,8 +272,7 @@ def applied_weights(encoder: Encoder) -> Iterator[Weight]:
 def test_what_layers_share_is_applied_by_each(extra: str) -> None:
     resolved = resolve(f"layers=4 hidden=32 vocab=100 seq=16 {extra}")
     found = estimate(resolved).parameters
-    applied = sum(w.numel for w in applied_weights(resolved.encoder))
-    assert found.applied == applied + found.heads
+    assert found.applied == sum(w.numel for w in applied_weights(resolved.encoder)) + found.heads
 
 
 def test_a_stage_counts_what_it_trains() -> None:

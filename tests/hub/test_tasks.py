@@ -195,8 +195,7 @@ def test_heads_come_in_and_go_out(chosen, tmp_path):
     again, info = type(reference).from_pretrained(tmp_path / "out", output_loading_info=True)
     assert not any(info.values()), info
     assert_says_the_same(ours, again.eval())
-    back = import_model(tmp_path / "out")
-    assert back.resolved.stages == imported.resolved.stages
+    assert import_model(tmp_path / "out").resolved.stages == imported.resolved.stages
     if "id2label" in dict(chosen.settings):
         assert again.config.id2label == reference.config.id2label
     assert dropout_of(again) == dropout_of(reference)
@@ -314,8 +313,7 @@ def test_heads_that_a_class_cannot_hold_go_to_another_file(tmp_path):
     asked = Squad(data="x", head=Conditioned(), version=2)
     both = Tag(name="pos", labels=("a", "b", "c")), Glue(task="mnli", data="x")
     learned = {"text": (Mlm(), Nsp()), "read": (asked,), "both": both}
-    stages = {name: tuple(Term(objective=o) for o in of) for name, of in learned.items()}
-    resolved = program(stages)
+    resolved = program({name: tuple(Term(objective=o) for o in of) for name, of in learned.items()})
     weights = tensors(resolved)
     exported = export_model(resolved, weights, Wordless(0), tmp_path)
     assert exported.architecture == "BertForTokenClassification"
@@ -325,8 +323,7 @@ def test_heads_that_a_class_cannot_hold_go_to_another_file(tmp_path):
     back = import_model(tmp_path)
     assert_same(back.tensors, weights)
     kinds = {t.name: t.objective.kind for t in back.resolved.terms()}
-    named = {"mlm": "mlm", "nsp": "nsp", "pos": "tag", "mnli": "classify", "squad": "read"}
-    assert kinds == named
+    assert kinds == {"mlm": "mlm", "nsp": "nsp", "pos": "tag", "mnli": "classify", "squad": "read"}
     assert any("is unknown" in note and "mnli" in note for note in back.notes)
 
 

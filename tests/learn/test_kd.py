@@ -262,8 +262,7 @@ def test_starts_and_ends_are_compared_within_their_examples(classes):
     tensors: Any = tensors_of(node)
     pooled = SimpleNamespace(of_tokens=False)
     network = SimpleNamespace(training=False, node=SimpleNamespace(pooled=pooled))
-    predicted = tensors.score(own, HeadInput((states,), batch, head, network))
-    found = tensors.loss(predicted, own).sum
+    found = tensors.loss(tensors.score(own, HeadInput((states,), batch, head, network)), own).sum
 
     scores, each = head(states), []
     for row, example in ((0, 1), (0, 2), (1, 1)):

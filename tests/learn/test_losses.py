@@ -40,8 +40,7 @@ def setting(objective: str, extra: str = "") -> tuple[MicroBatch, torch.Tensor, 
     with torch.no_grad():
         for tensor in weights(model).values():
             tensor.copy_(torch.randn(tensor.shape, generator=generator) * 0.3)
-    hidden = torch.randn(6, 40, 16, generator=generator).requires_grad_()
-    return batch, hidden, model
+    return batch, torch.randn(6, 40, 16, generator=generator).requires_grad_(), model
 
 
 def found(objective: str, extra: str = "") -> dict[str, TermLoss]:
@@ -63,8 +62,7 @@ def test_states_that_were_asked_for_give_the_losses_of_all_states():
     asked = with_output_positions(stage, batch)
     places = asked.reading.output_positions
     assert places.shape[1] == stage.networks()[-1].num_outputs == 3 * stage.predictions() + 1 < 40
-    states = hidden.gather(1, places[:, :, None].expand(-1, -1, 16))
-    found = losses(model, asked, states)
+    found = losses(model, asked, hidden.gather(1, places[:, :, None].expand(-1, -1, 16)))
     for kind, term in losses(model, batch, hidden).items():
         assert torch.equal(found[kind].sum, term.sum)
 
@@ -129,8 +127,7 @@ def test_sbo_is_the_sum_over_the_pairs():
         for slot in asked.weights[row].nonzero()[:, 0].tolist():
             left = hidden[row, asked.left[row, slot]]
             right = hidden[row, asked.right[row, slot]]
-            place = asked.place[row, slot]
-            x = torch.cat([left, right, w["sbo.position.weight"][place]])
+            x = torch.cat([left, right, w["sbo.position.weight"][asked.place[row, slot]]])
             x = layer(x, w, "sbo.first", "sbo.first_norm", F.gelu, eps)
             x = layer(x, w, "sbo.second", "sbo.second_norm", F.gelu, eps)
             scores = w["token"] @ x + w["sbo.bias"]

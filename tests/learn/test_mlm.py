@@ -262,8 +262,7 @@ def test_the_losses_of_both_are_those_of_their_rows():
     batch = corrupt(stage, inputs, vocab(), 3)
     found = material.losses(model, batch, model.read(batch.reading))
     for kind, which in (("mlm", ONE == 0), ("tlm", ONE == 1)):
-        own = Inputs(*(tensor[which] for tensor in inputs))
-        part = corrupt(stage, own, vocab(), 3)
+        part = corrupt(stage, Inputs(*(tensor[which] for tensor in inputs)), vocab(), 3)
         one = material.losses(model, part, model.read(part.reading))
         torch.testing.assert_close(found[kind].sum, one[kind].sum)
         assert found[kind].count == one[kind].count > 0
@@ -275,8 +274,7 @@ def test_boundaries_are_asked_about_where_there_are_spans():
     batch = made("mlm(unit=span)+sbo+tlm", inputs)
     assert batch.terms["sbo"].weights[~paired].any()
     assert not batch.terms["sbo"].weights[paired].any()
-    both = made("mlm(unit=span)+sbo+tlm(unit=span)", inputs)
-    assert both.terms["sbo"].weights[paired].any()
+    assert made("mlm(unit=span)+sbo+tlm(unit=span)", inputs).terms["sbo"].weights[paired].any()
 
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0])

@@ -310,8 +310,7 @@ def test_an_untied_head_scores_by_its_own_table():
     model, w = drawn("head=linear(tied=false) E=16")
     states = torch.randn(4, 24, dtype=torch.float64)
     scores = token_logits(states, model.heads["mlm"], model.encoder)
-    expected = F.linear(states, w["heads.mlm.weight"], w["heads.mlm.bias"])
-    torch.testing.assert_close(scores, expected)
+    torch.testing.assert_close(scores, F.linear(states, w["heads.mlm.weight"], w["heads.mlm.bias"]))
 
 
 def test_older_programs_read_back_with_their_fingerprints():

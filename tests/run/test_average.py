@@ -96,8 +96,7 @@ def test_a_stage_begins_anew_with_the_average_and_goes_on_with_the_weights(
     first = {**STAGES["moving"], "average": "ema(3)", "optimizer": FAST}
     still = {"layers": 1, "steps": 1, "optimizer": "adamw(1e-30, warmup=0)"}
     stages = {"moving": first, "next": {**still, **settings}}
-    resolved = tiny(stages=stages, save_every=6, keep="all", eval_every=9)
-    go(resolved, kind)
+    go(tiny(stages=stages, save_every=6, keep="all", eval_every=9), kind)
     before, after = tensors_at(tmp_path / kind, 6, kind), tensors_at(tmp_path / kind, 7)
     assert all(torch.equal(after[name], weight) for name, weight in before.items())
     assert averaged_steps(tmp_path / kind) == [6]

@@ -41,8 +41,7 @@ def score(folder, spec, before, end):
     )
     sentence = f"{before} {end}".strip()
     read = tokenizer(sentence, return_offsets_mapping=True)
-    ends = torch.tensor(read["offset_mapping"])[:, 1]
-    at = (ends > len(sentence) - len(end)).nonzero()[:, 0]
+    at = (torch.tensor(read["offset_mapping"])[:, 1] > len(sentence) - len(end)).nonzero()[:, 0]
     ids, row = torch.tensor(read["input_ids"]), torch.arange(len(at))
     rows = ids.repeat(len(at), 1)
     if spec != CAUSAL:

@@ -89,8 +89,7 @@ def test_a_pruned_run_is_evaluated_exported_and_begun_from(pruning, tiny, tmp_pa
     report = go(pruning("neurons(50%)"))
     again = evaluate_run(run, cache=cache, quiet=True)
     assert again.evaluation.loss == pytest.approx(report.evaluation.loss, rel=1e-5)
-    config = json.loads((run / "model" / "config.json").read_text())
-    assert config["intermediate_size"] == 12
+    assert json.loads((run / "model" / "config.json").read_text())["intermediate_size"] == 12
     network = network_of(run)
     assert (network["heads"], network["ffn"]) == (4, 12)
     assert of_folder(run).resolved.encoder.layers[0].ffn == 12  # what latency is predicted of
@@ -170,8 +169,7 @@ def test_low_scores_go_in_rounds_and_every_layer_keeps_one():
     normalized = Heads(share=0.5)
     assert choose_by_score(normalized, scores, {}, 0.5) == {0: [0, 1], 1: [0]}
     assert choose_by_score(normalized, scores, {}, 0.2) == {0: [0], 1: []}
-    each = Heads(share=0.4, within="layer")
-    assert choose_by_score(each, scores, {}, 0.4) == {0: [0], 1: [0]}
+    assert choose_by_score(Heads(share=0.4, within="layer"), scores, {}, 0.4) == {0: [0], 1: [0]}
     found = {step: Heads(share=0.5, every=0.25).share_gone(step, 7) for step in range(8)}
     assert {step: share for step, share in found.items() if share} == {0: 0.25, 3: 0.5}
     assert Heads(share=0.4, every=0.1).rounds == 4

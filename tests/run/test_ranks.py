@@ -493,8 +493,7 @@ def test_processes_write_together_what_one_writes(together, tiny, tmp_path, size
     strategy = "fsdp" if size == per_host else "hsdp"
     common = f"{PAIRS} average=ema(2) save_every=2 steps=4 eval_every=4 strategy={strategy}"
     programs = {name: tiny(common) for name in ("parts", "whole")}
-    harm = partial(without_a_disk, per_host=per_host)
-    assert together(size, programs, harm) == ([0] * size, [])
+    assert together(size, programs, partial(without_a_disk, per_host=per_host)) == ([0] * size, [])
     parts, whole = (
         {path.relative_to(tmp_path / name): path.read_bytes()
          for path in (tmp_path / name / "checkpoints").rglob("*.safetensors")}

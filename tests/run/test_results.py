@@ -180,8 +180,7 @@ def test_tasks_are_columns_and_glue_has_its_average(run, tmp_path):
     for task in ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte"):
         for seed in (1, 2):
             run(f"{task} {seed}", {12: 0.5 + seed / 10}, objective=glue(task), seed=seed)
-    found = only(as_json(tmp_path))
-    assert found["glue_average"] == pytest.approx(0.65)
+    assert only(as_json(tmp_path))["glue_average"] == pytest.approx(0.65)
     assert "GLUE" in results([tmp_path]).as_table()
     run("both", {12: 0.5}, objective=glue("rte", "mrpc"))
     assert [len(group["runs"]) for group in as_json(tmp_path)["groups"]] == [1, 16]
@@ -239,8 +238,7 @@ def test_an_unfinished_run_stands_alone(run, tmp_path):
     found = [(r["step"], r["finished"]) for g in groups for r in g["runs"]]
     assert found == [(12, True), (6, False)]
     assert "unfinished: 6/12" in results([tmp_path]).as_table()
-    early = run("3", {4: 0.5}, done=False)
-    (early / "metrics.jsonl").unlink()
+    (run("3", {4: 0.5}, done=False) / "metrics.jsonl").unlink()
     assert "unfinished: 4/12" in results([tmp_path]).as_table()
 
 

@@ -186,8 +186,7 @@ def flat(value: Any) -> list[Tensor]:
 def test_batches_are_the_same_however_many_are_made_at_once(
     tiny, batches_at_once, first, rows, monkeypatch
 ):
-    stage = tiny(batch=BATCH).stages[0]
-    corrupt = corruption(stage, vocab(), 1, 2)
+    corrupt = corruption(tiny(batch=BATCH).stages[0], vocab(), 1, 2)
     alone = [
         Batch(inputs, [corrupt(part, len(part.lengths))[0][0] for part in split(inputs, 2)])
         for inputs in (to_inputs(Text().train(step, rows), CPU) for step in range(first, STEPS))

@@ -171,8 +171,7 @@ def test_a_run_whose_store_is_lost_is_saved_and_goes_on(how, tiny, tmp_path, mon
         go("run", {"refused": refused, "stopped": stopped}[how])
     over.set()
     assert 0 < RunFolder(tmp_path / "run").saved_step < 12
-    said = capsys.readouterr().err
-    assert ("tried again until" in said) == (how == "refused")
+    assert ("tried again until" in capsys.readouterr().err) == (how == "refused")
     assert not (tmp_path / "run/failed.txt").exists()
     assert caught.value.exit_code == {"refused": 75, "stopped": 143}[how]
     go("run", lambda: None, resume=True)

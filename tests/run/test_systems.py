@@ -39,8 +39,7 @@ def test_the_loss_falls(spec, corpus_file, tmp_path, go):
     if table.kind == "adaptive":
         toy.append(f"table=adaptive([8, 12, 16], div={min(table.div, 3)})")
     (resolved,) = points(spec, [*toy, f"vocab={kind}({size})"])
-    report = go(resolved)
-    of_terms = {*of_all_positions(report.evaluation.losses)}
+    of_terms = {*of_all_positions(go(resolved).evaluation.losses)}
     assert of_terms == {t.objective.kind for t in resolved.terms()}
     losses = [line["loss"] for line in lines(tmp_path / "run", "train")]
     assert len(losses) == resolved.steps

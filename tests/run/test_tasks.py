@@ -133,8 +133,7 @@ def test_every_kind_is_learned_judged_and_predicted(go, farm, tmp_path, kind, ca
 
 
 def test_thresholds_and_temperatures_of_dev_are_those_of_predictions(go, farm, tmp_path, cache):
-    spec = f"{farm['text']}{FAST}task={farm['several']} steps=40"
-    report = go(spec)
+    report = go(f"{farm['text']}{FAST}task={farm['several']} steps=40")
     run, file = tmp_path / "run", _a_file(tmp_path, "several")
     before = predict(run, file, device="cpu")
     assert "thresholds of 0.5" in before.notes[0]
@@ -150,8 +149,7 @@ def test_thresholds_and_temperatures_of_dev_are_those_of_predictions(go, farm, t
     scores = judge(after.task, read_examples(after.task, DataPart(file)), after.answers.given)
     assert f"micro_f1 {scores['micro_f1']:.4f}, macro_f1 {scores['macro_f1']:.4f}" in notes
     assert scores["macro_f1"] >= report.evaluation.scores["classify"]["dev"]["macro_f1"]
-    again = evaluate_run(run, task=f"classify('{file}')", quiet=True)
-    assert "of dev" in "\n".join(again.details)
+    assert "of dev" in "\n".join(evaluate_run(run, task=f"classify('{file}')", quiet=True).details)
     exported = export_with_card(run, tmp_path / "left")
     said = exported.summary(), (tmp_path / "left" / "README.md").read_text()
     assert [all(note in text for text in said) for note in exported.notes] == [True, True]
@@ -205,8 +203,7 @@ def test_answers_go_to_files_in_parts_with_columns_of_nested_rows(go, farm, tmp_
     rows = [line.split("\t") for line in write("a.tsv").read_text().splitlines()]
     assert {len(row) for row in rows} == {len(rows[0])}
     assert json.dumps(said[0]["labels"]) in rows[1]
-    stored = parquet.read_table(write("a.parquet"))
-    assert stored.to_pylist() == said
+    assert parquet.read_table(write("a.parquet")).to_pylist() == said
     twice = write("b.csv", tmp_path / "a.csv").read_text().split("\n", 1)[0]
     assert "probabilities.hens_in_file" in twice
     again = parquet.read_table(write("b.parquet", tmp_path / "a.parquet")).to_pylist()
@@ -260,8 +257,7 @@ def test_runs_of_several_seeds_are_one_row_of_an_evaluation(go, farm, tmp_path):
     ],
 )
 def test_a_preview_says_what_is_right(farm, kind, right, at_home):
-    resolved = bertc.resolve(farm["text"] + f"task={farm[kind]} steps=1")
-    shown = preview(resolved, 8, color=False)
+    shown = preview(bertc.resolve(farm["text"] + f"task={farm[kind]} steps=1"), 8, color=False)
     assert re.search(right, shown + "\n"), shown
     assert "asked" not in shown, "there is nothing masked to explain"
 
@@ -398,9 +394,7 @@ def test_other_files_are_read_as_the_head_learned():
 def test_a_task_without_a_part_to_be_judged_by_is_learned(go, farm, tmp_path):
     task = farm["classify"].replace(f", '{tmp_path}/birds.dev.tsv'", "")
     assert "dev" not in task
-    spec = CHAIN % (farm["text"], task, farm["glue"])
-    report = go(spec)
-    assert report.step == 18
+    assert go(CHAIN % (farm["text"], task, farm["glue"])).step == 18
     assert {line["stage"] for line in lines(tmp_path / "run", "eval")} == {"text", "end"}
 
 

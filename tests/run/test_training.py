@@ -80,8 +80,7 @@ def test_metrics_are_means_between_lines_and_evaluations_at_their_step(go, tiny,
     for line, first in zip(logged, (0, 5, 10), strict=True):
         part = steps[first : line["step"]]
         for field in ("loss", "grad_norm"):
-            mean = math.fsum(s[field] for s in part) / len(part)
-            assert line[field] == pytest.approx(mean)
+            assert line[field] == pytest.approx(math.fsum(s[field] for s in part) / len(part))
         assert line["losses"].keys() == {"mlm", "sop"}
         assert line["lr"] == part[-1]["lr"]
         assert line["loss"] == pytest.approx(line["losses"]["mlm"] + 0.5 * line["losses"]["sop"])
@@ -272,8 +271,7 @@ def test_running_out_of_memory_names_what_fits(go, tiny, monkeypatch):
         def call(batch, factors):
             if len(batch.reading.token_ids) > 2:
                 raise torch.OutOfMemoryError("no")
-            sums = torch.zeros(1, requires_grad=True)
-            return sums.sum(), torch.zeros(2, 1), None
+            return torch.zeros(1, requires_grad=True).sum(), torch.zeros(2, 1), None
 
         return call
 

@@ -122,8 +122,7 @@ def test_a_head_is_kept_where_it_tells_the_same(tuned, rows, tmp_path):
             "its classify head predicts ducks, geese, hens, but this one geese, hens, ducks: it "
             "starts from random values"
         )
-        renamed = spelled("classify", rows, ", name=birds")
-        fresh = source_of(tuned(renamed, init=tmp_path / source))
+        fresh = source_of(tuned(spelled("classify", rows, ", name=birds"), init=tmp_path / source))
         assert fresh.lines()[-1].endswith("no birds head: it starts from random values")
 
 
@@ -143,8 +142,7 @@ def test_an_imported_head_has_no_files_of_its_own(tuned, rows, tmp_path, cache, 
     export_run(tmp_path / "run", tmp_path / "hf")
     code, out, err = call("import", str(tmp_path / "hf"), "--out", str(tmp_path / "b"))
     assert code == 0, err
-    said = " ".join((out + err).split())
-    assert "becomes the task tag with labels O, B-BIRD, I-BIRD" in said
+    assert "becomes the task tag with labels O, B-BIRD, I-BIRD" in " ".join((out + err).split())
     with pytest.raises(MissingInputError, match="no dev part to score"):
         evaluate_run(tmp_path / "b", cache=cache, quiet=True)
     spec = bertc.resolve(str(tmp_path / "b" / "spec.bertc"))

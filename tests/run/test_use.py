@@ -147,8 +147,7 @@ def learned(tiny, tmp_path, go):
 
 
 def test_a_generator_answers(learned):
-    folder = learned("rtd+mlm", "generator=0.5")
-    found = fill(folder, "Hens [MASK] and ducks [MASK].", top=2)
+    found = fill(learned("rtd+mlm", "generator=0.5"), "Hens [MASK] and ducks [MASK].", top=2)
     assert len(found.masks) == 2
     assert "note: the generator predicts the masks" in found.summary()
 
@@ -217,8 +216,7 @@ def shown(objective, folder, monkeypatch):
     monkeypatch.setenv("BERTC_CACHE", str(folder / "cache"))
     data = "" if "data=" in objective else "data=files('a.txt', sentences=lines)"
     resolved = resolve(f"{TOY} {objective} {data}")
-    text = preview(resolved, 4, color=False)
-    return resolved.stages[0], text
+    return resolved.stages[0], preview(resolved, 4, color=False)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
@@ -244,8 +242,7 @@ def test_pieces_of_bytes_are_read_as_text_and_labels_act_on_no_terminal(spec, tm
     label = "b\x1b[31mad\u202e"
     (tmp_path / "t.tsv").write_text("text\tlabel\n" + f"{line}\t{label}\n{line}\tgood\n" * 20)
     toy = TOY.replace("wordpiece(500)", "bpe(500)")
-    resolved = resolve(f"{toy} data=files('t.txt', sentences=lines) {spec}")
-    text = preview(resolved, 2, color=True)
+    text = preview(resolve(f"{toy} data=files('t.txt', sentences=lines) {spec}"), 2, color=True)
     assert "▁zufügen" in text
     assert "настро" in text
     assert not {"Ð", "Ã", "Ġ", "\u202e", "\x9b"} & {*text}

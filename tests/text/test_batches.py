@@ -81,8 +81,7 @@ def test_a_pass_reads_every_row_once(made: Make) -> None:
 def test_weights_set_the_mixture(made: Make, farm: object) -> None:
     data = f'4*files("{farm}") + files("{farm}", sentences=lines)'
     stage = made(SETTINGS, "format=doc-sentences objective=mlm steps=400", data=data).stages[0]
-    ids = np.concatenate([stage.train(step).example_ids for step in range(400)])
-    sources = ids >> 54
+    sources = np.concatenate([stage.train(step).example_ids for step in range(400)]) >> 54
     rows = [len(source.copies[0]) for source in stage.train_sources]
     expected = 4 * rows[0] / (4 * rows[0] + rows[1])
     assert abs((sources == 0).mean() - expected) < 0.02
@@ -188,8 +187,7 @@ def segments(row):
 
 def test_rows_made_by_hand():
     # Sentences of 3, 4, 2, 6, 5, 4 tokens; the cuts are before 3, 7, 9, 15, 20, 24.
-    text = tokens(0, [3, 4, 2, 6, 5, 4])
-    stream = endless((text,), (1.0,))
+    stream = endless((tokens(0, [3, 4, 2, 6, 5, 4]),), (1.0,))
 
     def cut(place, backward, bits):
         lanes = Lanes(np.array([place]), np.array([backward]))

@@ -86,8 +86,7 @@ def test_rows_of_many_parts_are_read_once_and_any_step_at_once(tmp_path, monkeyp
     corpus = prepare(program, tmp_path / "cache", Silent())
     batches = corpus.stages[0]
     steps = [batches.train(step) for step in range(batches.examples // 4 + 1)]
-    again = batches.train(7)
-    assert np.array_equal(again.token_ids, steps[7].token_ids)
+    assert np.array_equal(batches.train(7).token_ids, steps[7].token_ids)
     if form not in ("stream", "stream-pair"):
         ids = np.concatenate([batch.example_ids for batch in steps])[: batches.examples]
         assert len(set(ids.tolist())) == batches.examples
@@ -124,8 +123,7 @@ def test_shards_are_read_a_window_at_a_time(window: int) -> None:
     shards = np.searchsorted(np.cumsum(sizes), rows, side="right")
     begun = np.unique(shards, return_index=True)[1]
     ended = [int(np.flatnonzero(shards == shard)[-1]) for shard in np.unique(shards)]
-    open_at_once = [sum(begun <= at) - sum(end < at for end in ended) for at in range(total)]
-    assert max(open_at_once) <= window
+    assert max([sum(begun <= at) - sum(end < at for end in ended) for at in range(total)]) <= window
     some = np.array([3, 40, 11])
     assert np.array_equal(windowed(some, sizes, window, 3, "x"), rows[some])
     assert np.array_equal(windowed(some, sizes, 8, 3, "x"), permute(some, total, 3, "x"))
@@ -151,8 +149,7 @@ def test_ends_of_processes_are_noticed_and_signals_to_all_are_left_to_the_first(
     for jobs in (1, 8):
         with pytest.raises(MachineError, match="ended by SIGKILL"):
             list(spread(signal.raise_signal, [("", signal.SIGKILL)] * jobs, 2))
-    answers = list(spread(signal.raise_signal, [("", s) for s in (2, 15, 2, 15)], 2))
-    assert len(answers) == 4
+    assert len(list(spread(signal.raise_signal, [("", s) for s in (2, 15, 2, 15)], 2))) == 4
     with pytest.raises(RuntimeError, match="exit code 1"):
         list(spread(math.sqrt, [("", -1.0)], 2))
     assert "math domain error" in capfd.readouterr().err
@@ -168,8 +165,7 @@ def test_tokens_do_not_depend_on_the_number_of_processes(made, farm, tmp_path, m
         folder.mkdir()
         source = open_source(Files(path=str(farm)))
         facts = shards.tokenise(folder, source, vocabulary, 0.2, Silent())
-        files = {path.name: path.read_bytes() for path in folder.iterdir()}
-        contents.append((facts, files))
+        contents.append((facts, {path.name: path.read_bytes() for path in folder.iterdir()}))
     assert contents[0] == contents[1]
 
 

@@ -109,8 +109,7 @@ def reading(to: str, tokenizer: Path, more: str = "", cache: str = "") -> Resolv
 
 def read_at(to: str, cache: Path, *how: str, progress: Silent | None = None) -> PreparedCorpus:
     """Prepared text as a run reads it that caches all of it in a folder."""
-    program = reading(to, tokenizer_at(to, cache), *how)
-    return prepare(program, cache, progress or Silent())
+    return prepare(reading(to, tokenizer_at(to, cache), *how), cache, progress or Silent())
 
 
 def assert_same_rows(one: StageData, other: StageData, steps: Iterable[int] = ()) -> None:
@@ -357,8 +356,7 @@ class Faulty(MemoryFileSystem):
     faults: ClassVar[list[Exception | bytes]] = []
 
     def cat_file(self, path: str, *args: Any, **kwargs: Any) -> bytes:
-        raw = super().cat_file(path, *args, **kwargs)
-        return self._answer(raw)
+        return self._answer(super().cat_file(path, *args, **kwargs))
 
     def get_file(self, rpath: str, lpath: str, **kwargs: Any) -> None:
         Path(lpath).write_bytes(self._answer(super().cat_file(rpath)))

@@ -325,8 +325,7 @@ def test_data_sets_from_disk(tmp_path: Path) -> None:
     for wrong in (
         Hf(name=two, split="dev"), Hf(name=one, column="words"), Hf(name=f"{one}/nothing")
     ):  # fmt: skip
-        caught = pytest.raises(BertcError, open_source, wrong)
-        assert "\n" not in caught.value.message
+        assert "\n" not in pytest.raises(BertcError, open_source, wrong).value.message
     with pytest.raises(DataError, match="does not hold text"):
         list(open_source(Hf(name=one, column="n")).read())
 

@@ -66,8 +66,7 @@ def same(found: np.ndarray, expected: torch.Tensor) -> None:
 @torch.no_grad()
 def test_states_and_heads_are_those_of_the_module():
     model = model_of(f"{NETWORK} {LAYERS_APART} objective=mlm+sop format=segment-pair")
-    graph = graph_of(model)
-    session = GraphSession(to_onnx(graph))
+    session = GraphSession(to_onnx(graph_of(model)))
     assert session.outputs == ("last_hidden_state", "pooled", "mlm")
     for batch, length in ((1, 2), (3, 7), (2, 24)):
         given = rows(batch, length)

@@ -221,8 +221,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             written[name].write_text(report_page([run]))
             assert written[name].read_text() == report_page([run]), "the same of the same runs"
         written["attention"] = folder / "attention.html"
-        page = attention_page(folder / "trained", "<b> owl hay", "")
-        written["attention"].write_text(page)
+        written["attention"].write_text(attention_page(folder / "trained", "<b> owl hay", ""))
     return written
 
 

@@ -198,8 +198,7 @@ def test_all_parts_of_a_task_and_any_file_of_its_layout(tmp_path: Path, kind: ty
         assert {type(example) for example in part_examples(task, part)} == {type(expected[0])}
     if kind is not Xnli:
         assert part_examples(task, "test")
-    names = found_labels(task, found)
-    assert bool(names) == (kind in (Classify, Tag, Tagging))
+    assert bool(found_labels(task, found)) == (kind in (Classify, Tag, Tagging))
     for file in (tmp_path / "data").rglob("*"):
         if file.is_file():
             first, *_ = read_examples(task, file)
@@ -369,8 +368,7 @@ def test_data_sets_name_their_labels(data: Path) -> None:
     string, several = datasets.Value("string"), datasets.Sequence
     columns = {"text": string, "label": names, "words": several(string), "tags": several(names)}
     rows = {"text": ["a", "b"], "label": [1, -1], "words": [["a", "b"]] * 2, "tags": [[0, 1]] * 2}
-    saved = datasets.Dataset.from_dict(rows, features=datasets.Features(columns))
-    saved.save_to_disk(str(data))
+    datasets.Dataset.from_dict(rows, features=datasets.Features(columns)).save_to_disk(str(data))
     where = Hf(name=str(data))
     found = part_examples(Classify(train=where, test=where), "test")
     assert [one.answer for one in found] == ["B-X", None]  # type: ignore[union-attr]
@@ -384,8 +382,7 @@ def test_data_sets_name_their_labels(data: Path) -> None:
 def test_answers_as_data_sets_have_them(data: Path) -> None:
     answers = {"text": ["hen", "A hen"], "answer_start": [2, 0]}
     row = {"context": "A hen clucks.", "question": "Who?", "answers": answers}
-    task = Read(train=lines(data / "a.jsonl", [row]), target="answers", start="")
-    (one,) = part_examples(task)
+    (one,) = part_examples(Read(train=lines(data / "a.jsonl", [row]), target="answers", start=""))
     assert one.answers == (("hen", 2), ("A hen", 0))  # type: ignore[union-attr]
 
 
