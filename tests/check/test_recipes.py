@@ -7,9 +7,7 @@ import pytest
 
 import bertc
 from bertc.api import points
-from bertc.base.diagnostics import Diagnostics, SpecError
 from bertc.check.facts.networks import network_of
-from bertc.check.passes import resolve
 from bertc.check.passes.published.systems import Published
 from bertc.hub.families import FAMILIES, family_for
 from bertc.hub.families.family import Obstacle
@@ -19,7 +17,6 @@ from bertc.ir.learning.optimizer import ConstantRate, Optimizer, Polynomial
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.node import System
-from bertc.lang import load
 from bertc.run.records.folder import identity
 from tests.shipped import PRETRAINING, PROGRAMS
 
@@ -246,11 +243,6 @@ def test_a_stage_has_the_recipe_of_its_task_and_what_is_written(text, sets, want
     stages = bertc.resolve(text, sets).stages
     assert [(stage.batch, stage.seq, stage.steps) for stage in stages] == wanted
     assert {stage.optimizer.lr for stage in stages if stage.tasks} == {5e-5}
-
-
-def test_a_task_needs_its_examples_counted():
-    (program,) = load('task=glue(rte, data="glue/RTE")', (), Diagnostics())
-    pytest.raises(SpecError, resolve, program).match("E270")
 
 
 def test_a_task_takes_the_network_of_a_base_and_not_its_training():

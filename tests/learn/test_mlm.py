@@ -6,7 +6,6 @@ import pytest
 import torch
 from scipy import stats
 
-from bertc.ir.program.stage import Stage
 from bertc.ir.terms.masked import Mntp
 from bertc.learn.objectives import Inputs, MicroBatch, corrupt, tensors_of
 from bertc.model import build
@@ -184,12 +183,8 @@ def mixed(count: int = 8) -> Inputs:
     )  # fmt: skip
 
 
-def stage_of(objective: str, extra: str = "") -> Stage:
-    return program(objective, SEQ, f"{DATA} {extra}").stages[0]
-
-
-def made(objective: str, inputs: Inputs, extra: str = "") -> MicroBatch:
-    return corrupt(stage_of(objective, extra), inputs, vocab(), 3)
+def made(objective: str, inputs: Inputs) -> MicroBatch:
+    return corrupt(program(objective, SEQ, DATA).stages[0], inputs, vocab(), 3)
 
 
 def test_a_translation_has_its_own_positions_and_language():
@@ -247,7 +242,7 @@ def test_each_row_is_masked_as_its_own_objective_says(unit):
     read = batch.reading.token_ids
     assert torch.equal(read[paired], inputs.token_ids[paired])
     assert (read[~paired] == MASK).any()
-    terms = stage_of("mlm+tlm").objective
+    terms = program("mlm+tlm", SEQ, DATA).stages[0].objective
     both = [tensors_of(t.objective).count(batch.terms[t.name]) for t in terms]
     assert both == [marks[~paired].sum(), marks[paired].sum()]
     # Both texts of a pair are masked.

@@ -28,14 +28,8 @@ def replaced(batch: MicroBatch) -> torch.Tensor:
     return marks.bool()
 
 
-EVEN = pytest.approx((ORDINARY + VOCAB) / 2, rel=0.1)
-ZIPF = pytest.approx(150, abs=150)  # ids are as common as 1 / (id + 1)
-
-
-@pytest.mark.parametrize(
-    ("source", "least", "mean"), [("unigram", 0, ZIPF), ("random", ORDINARY, EVEN)]
-)
-def test_tokens_are_replaced_without_a_network(source, least, mean):
+@pytest.mark.parametrize(("source", "least"), [("unigram", 0), ("random", ORDINARY)])
+def test_tokens_are_replaced_without_a_network(source, least):
     _, batch = setting("rtd", f"generator={source}")
     read, original = batch.reading.token_ids, batch.originals
     marks = replaced(batch)

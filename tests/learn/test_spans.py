@@ -51,11 +51,6 @@ def test_spans_of_ltg_bert_have_its_lengths():
     assert lengths_below(stage.objective[0].objective.unit) == pytest.approx(below, abs=1e-5)
 
 
-def test_rows_are_filled():
-    case = sample(rows(1000, 128, full=True), 0.15, vocab(continues=1000))
-    assert (case.spans(SpanUnit()).sum(1) < case.budget).sum() <= 3
-
-
 def merged(marks: torch.Tensor) -> list[list[int]]:
     """Unbroken runs of marked positions of one row."""
     grouped = groupby(enumerate(marks.nonzero()[:, 0].tolist()), lambda pair: pair[1] - pair[0])
@@ -179,6 +174,7 @@ def test_at_the_end_of_a_text_longer_ones_are_cut():
 
 def test_enough_words_are_tried_to_fill_rows():
     case = sample(rows(1000, 128, full=True), 0.15, vocab(continues=1000))
+    assert (case.spans(SpanUnit()).sum(1) < case.budget).sum() <= 3
     assert (case.ngrams(3).sum(1) < case.budget).sum() <= 4
     assert ngram_draws(3, 0.15, 20) < 40
 

@@ -1,6 +1,6 @@
 """The bidirectional LSTM and its table of vectors: torch's own equations, runs, refusals."""
 
-import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +29,13 @@ from bertc.run.train.loop import train
 from bertc.text.vocab.vocabulary import vocabulary_of
 from tests.fixes import apply_fixes
 from tests.hub.programs import Wordless, tensors
-from tests.net.programs import FARM, PROGRAMS, TOY
-from tests.run.conftest import same_run, stop_after
+from tests.net.programs import PROGRAMS, TOY
+from tests.run.conftest import lines as metrics
+from tests.run.conftest import resumed_is_the_same
 
 LENGTHS = (11, 7, 1)
 CASES = ["bilstm(20)", "bilstm(20, layers=2)"]
-
-
-@pytest.fixture(autouse=True)
-def in_the_farm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(FARM)
+pytestmark = pytest.mark.usefixtures("in_the_farm")
 
 
 def body_of(setting: str, objective: str = "mlm") -> BiLstm:
@@ -169,15 +166,11 @@ def spec(name: str, body: str, **beside: str) -> str:
 def test_it_learns_and_goes_on_to_the_bit(name, tmp_path, monkeypatch):
     body = "bilstm(16, layers=2)" if name == "mlm" else "bilstm(16)"
     (resolved,) = points(spec(name, body, dropout="0.1"))
-    cache = tmp_path / "cache"
-    train(resolved, tmp_path / "straight", cache=cache, quiet=True)
-    stop_after(monkeypatch, 2, lambda: train(resolved, tmp_path / "run", cache=cache, quiet=True))
-    train(resolved, tmp_path / "run", cache=cache, quiet=True, resume=True)
-    same_run(tmp_path / "straight", tmp_path / "run")
-    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    assert all(json.loads(line)["loss"] < 10 for line in lines)
-    assert network_of(tmp_path / "run")["body"] == resolved.encoder.settings()["body"]
-    again = resolve(f'init="{tmp_path / "run"}" objective=mlm steps=3')
+    go, run = partial(train, resolved, cache=tmp_path / "cache", quiet=True), tmp_path / "broken"
+    resumed_is_the_same(go, monkeypatch, tmp_path, 2)
+    assert all(line["loss"] < 10 for line in metrics(run))
+    assert network_of(run)["body"] == resolved.encoder.settings()["body"]
+    again = resolve(f'init="{run}" objective=mlm steps=3')
     assert again.encoder.settings()["body"] == resolved.encoder.settings()["body"]
 
 

@@ -81,11 +81,8 @@ def test_the_average_is_what_is_evaluated_and_loaded(run, cache):
     assert all(torch.equal(raw[name], weight) for name, weight in tensors_at(run, 6).items())
 
 
-@pytest.mark.parametrize("step", [6, 8])
-def test_resumed_at_any_step_it_is_the_same(run, tiny, cache, step):
-    resumed = stood_at(run, step, "resumed")
-    train(made(tiny), resumed, cache=cache, quiet=True, resume=True)
-    same_run(run, resumed)
+def test_resumed_at_any_step_it_is_the_same(tiny, resumes):
+    resumes(made(tiny), 6, 8)
 
 
 @pytest.mark.parametrize(("settings", "kind"), [({"layers": 2}, "average"), ({}, "weights")])

@@ -122,7 +122,6 @@ def test_checkpoints_at_words_stay_and_are_exported(go, monkeypatch, tmp_path, c
     [
         ("steps=2 epochs data=files('nowhere/*.txt')", "counted in the text: no file matches"),
         ("steps=1M words data=files('nowhere/*.txt')", "counted in the text: no file matches"),
-        ("steps=10 save_at=[1M words]", "by words or not, and the run ends before"),
         ("steps=1M tokens batch=3 epochs", "is not counted in epochs"),
         ("optimizer=adamw(schedule=cosine(cooldown=1%))", "falls from the final rate, which is 0"),
         ("steps=1h optimizer=adamw(schedule=cosine(10%, cooldown=9))", "decay by the clock"),

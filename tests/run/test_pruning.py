@@ -10,11 +10,9 @@ import pytest
 import torch
 from einops import rearrange
 from safetensors.torch import load_file
-from typer.testing import CliRunner
 
 from bertc.api import resolve
 from bertc.check.facts.networks import network_of
-from bertc.cli.app import app
 from bertc.cost import estimate
 from bertc.hub.leaving.pruned import find_removed, remove_units
 from bertc.ir.methods.pruning import Heads
@@ -242,35 +240,31 @@ def assert_maps_weigh_values(model: Model, reading: EncoderInputs) -> list[torch
     return found
 
 
-def test_the_command_shows_what_is_inside_a_run(tiny, barn, tmp_path, go):
+def test_the_command_shows_what_is_inside_a_run(tiny, barn, tmp_path, go, call):
     run = tmp_path / "run"
     go(tiny(objective=barn, heads=4))
 
-    def inspect(what: str, *options: str, exit_code: int = 0) -> str:
-        answer = CliRunner().invoke(app, ["inspect", what, str(run), *options])
-        assert answer.exit_code == exit_code, answer.output
-        progress = f"evaluating {run} without each head ...\n"
-        assert answer.stderr == progress * (what == "heads" and not exit_code)
-        return answer.stdout if not exit_code else str(answer.exception)
+    def inspect(what: str, *options: str, progress: str = "") -> str:
+        code, out, err = call("inspect", what, str(run), *options)
+        assert (code, err) == (0, progress)
+        return str(out)
 
-    of_heads = json.loads(inspect("heads", "--json"))
+    progress = f"evaluating {run} without each head ...\n"
+    of_heads = json.loads(inspect("heads", "--json", progress=progress))
     names = [f"{layer}.{head}" for layer in range(2) for head in range(4)]
     assert [*of_heads["without"]] == names
     less = evaluate_run(run, without=[(1, 2)], quiet=True).evaluation
     assert of_heads["without"]["1.2"] == less.scores["classify"]["dev"]["accuracy"]
-    table = inspect("heads", "--examples", "3").splitlines()
+    table = inspect("heads", "--examples", "3", progress=progress).splitlines()
     assert table[0].endswith("its change without each head")
     assert [line.split()[0] for line in table[1:]] == ["head", *names]
 
     page = tmp_path / "a.html"
     inspect("attention", "--text", "hens lay", "--pair", "cows", "-o", str(page))
     assert "heatmap" in page.read_text()
-    refused = {
-        ("heads", "--text", "hens"): "--text has no effect on heads",
-        ("attention",): "attention is of a text",
-    }
-    for words, message in refused.items():
-        assert message in inspect(*words, exit_code=1)
+    _, _, err = call("inspect", "heads", str(run), "--text", "hens")
+    assert err.startswith("error: --text has no effect on heads")
+    assert call("inspect", "attention", str(run))[2].startswith("error: attention is of a text")
 
 
 def test_a_model_without_heads_is_one_that_lost_them(tiny):

@@ -196,7 +196,6 @@ def test_every_term_is_counted_trained_and_exported(terms, bert, cache, tmp_path
 @pytest.mark.parametrize(
     ("objective", "why"),
     [
-        ("kd(logits, over=masked)", "E285"),
         ("kd(logits)+clm", "E217"),
         ("kd(hidden, layers=[1, 2, 2]) + mlm", "names 3 layers"),
         ("kd(hidden, layers=[3]) + mlm", "names layer 3"),

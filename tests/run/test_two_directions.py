@@ -26,7 +26,7 @@ from bertc.text.vocab.vocabulary import vocabulary_of
 from bertc.use.fill_mask import fill
 from tests.bench.rig import make_step, random_rows
 from tests.net.programs import TOY
-from tests.run.conftest import lines, same_run, text
+from tests.run.conftest import lines, text
 from tests.run.test_average import stood_at
 from tests.run.test_growth import begun
 from tests.run.test_minimal_pairs import ROWS, pairs_in
@@ -171,11 +171,8 @@ def test_tokens_see_later_ones_in_stages_of_both_directions_alone(run, step, cau
     assert not torch.allclose(states[:, 8:], changed[:, 8:])
 
 
-@pytest.mark.parametrize("step", [3, 6])
-def test_resumed_at_a_seam_it_is_the_same(run, tiny, cache, step):
-    resumed = stood_at(run, step, "resumed")
-    train(made(tiny), resumed, cache=cache, quiet=True, resume=True)
-    same_run(run, resumed)
+def test_resumed_at_a_seam_it_is_the_same(tiny, resumes):
+    resumes(made(tiny), 3, 6)
 
 
 def test_each_stage_is_evaluated_used_and_exported_in_its_direction(run, cache, tmp_path):

@@ -21,17 +21,7 @@ from bertc.text.cache.workers import JOBS_AHEAD, processes, spread
 from bertc.text.sources import files, opening
 from bertc.text.sources.opening import open_source
 
-from .conftest import document, resolved
-
-
-def documents(source) -> list[str]:
-    texts: list[str] = []
-    for text, first, _, _ in source.read():
-        if first:
-            texts.append(text)
-        else:
-            texts[-1] += text
-    return texts
+from .conftest import document, documents, resolved
 
 
 def write(path: Path, count: int) -> None:
@@ -54,12 +44,12 @@ def test_parts_hold_each_document_once_and_in_order(tmp_path, monkeypatch, endin
     for name, count in (("a", 40), ("b", 3), ("c", 60)):
         write(tmp_path / f"{name}.{ending}", count)
     corpus = Files(path=str(tmp_path / f"*.{ending}"), sentences="lines")
-    whole = documents(open_source(corpus))
+    whole = documents(open_source(corpus).read())
     monkeypatch.setattr(files, "PART_BYTES", part_bytes)
     parts = open_source(corpus).parts
     assert len(parts) > 1
     assert len(whole) == 103
-    assert [text for part in parts for text in documents(part)] == whole
+    assert [text for part in parts for text in documents(part.read())] == whole
     assert len({json.dumps(part.identity) for part in parts}) == len(parts)
 
 
@@ -69,7 +59,9 @@ def test_a_mistake_in_a_part_says_from_where_lines_count(tmp_path, monkeypatch):
         file.write("no JSON\n")
     monkeypatch.setattr(files, "PART_BYTES", 20_000)
     parts = open_source(Files(path=str(tmp_path / "a.jsonl"))).parts
-    pytest.raises(DataError, documents, parts[-1]).match(r"lines are counted from byte [\d,]+ on")
+    pytest.raises(DataError, documents, parts[-1].read()).match(
+        r"lines are counted from byte [\d,]+ on"
+    )
 
 
 FORMATS = ("full-sentences", "doc-sentences", "segment-pair", "blocks", "stream", "stream-pair")
