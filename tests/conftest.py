@@ -110,6 +110,12 @@ def processes() -> ForkServerContext:
 
 
 @pytest.fixture
+def in_the_farm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Go where the paths of the tiny programs begin."""
+    monkeypatch.chdir(Path(__file__).parent / "net" / "farm")
+
+
+@pytest.fixture
 def forked(processes: ForkServerContext, monkeypatch: pytest.MonkeyPatch) -> None:
     """Contenders of a benchmark have processes that need not load torch."""
     monkeypatch.setattr(multiprocessing, "get_context", lambda method: processes)

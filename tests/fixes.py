@@ -35,12 +35,11 @@ def apply_fixes(source: Source, diagnostics: Iterable[Diagnostic]) -> str:
     edits: list[Fix] = []
     for diagnostic in diagnostics:
         for way in remedies(diagnostic, source.text)[:1]:
-            both = ((part, edit) for part in way.edits for edit in edits)
-            if not any(_overlap(*pair) or pair[0] == pair[1] for pair in both):
+            both = ((part, edit, part.span, edit.span) for part in way.edits for edit in edits)
+            # Insertions at one place touch no character of each other.
+            if not any(
+                part == edit or (one.start < other.end and other.start < one.end)
+                for part, edit, one, other in both
+            ):
                 edits += way.edits
     return apply_edits(source.text, edits)
-
-
-def _overlap(first: Fix, second: Fix) -> bool:
-    """True if two edits touch the same characters; insertions at one place do not."""
-    return first.span.start < second.span.end and second.span.start < first.span.end

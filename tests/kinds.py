@@ -88,8 +88,7 @@ GROWING = "layers= steps= stage 'one' {{ {} steps=2 }} stage 'two' {{ {} steps=2
 TAUGHT = TEACHER.replace("vocab=500", "vocab=100")
 ALIKE = {
     "norm": "norm={}", "activation": "activation={}",
-    "gate": "attention=full(gate={})", "initializer": "initializer={}", "optimizer": "optimizer={}",
-    "schedule": "optimizer=adamw(schedule={})",
+    "gate": "attention=full(gate={})", "initializer": "initializer={}",
 }  # fmt: skip
 """Settings of which every kind can be written alike, and a new one is tried as it is."""
 
@@ -102,6 +101,11 @@ def alike(kinds: str, spec: str) -> dict[str, str]:
 ENGLISH = "files('a.en', language='en') languages=['en', 'fr'] language_embeddings=true"
 NETWORKS: dict[str, dict[str, str]] = {
     **{of: alike(" ".join(sorted(UNIONS[of])), spec) for of, spec in ALIKE.items()},
+    "optimizer": {**alike("adam adamw lamb stable-adamw muon", "optimizer={}"),
+                  "own": "optimizer=own('own_parts.py:Lion')"},
+    "schedule": {
+        **alike("polynomial cosine constant inverse-sqrt wsd", "optimizer=adamw(schedule={})"),
+        "own": "optimizer=adamw(schedule=own('own_parts.py:Cosine'))"},
     "attention": {
         "full": "attention=full", "local": "attention=local(4)",
         "relative": "attention=relative positions=none",

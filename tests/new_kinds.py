@@ -2,8 +2,7 @@
 ``test_extension.py`` plugs each in where its union and its one match are, and uses it.
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +19,7 @@ from bertc.learn.objectives.targets import MicroBatch
 from bertc.learn.objectives.term import HeadInput, Predicted, TermTensors, TextRows
 from bertc.model import EncoderInputs, ffn, norm
 from bertc.model.attention.masks import Mask, mask_of
+from bertc.model.inputs import AttentionInputs
 from bertc.model.layer import AttentionPart
 from bertc.model.weights import Linear, Table, parameter
 
@@ -52,14 +52,12 @@ class MeanAttention(AttentionPart[Mean, Mask]):
         self.value = Linear(table, f"{name}.value")
         self.output = Linear(table, f"{name}.output")
 
-    def prepare(
-        self, kind: Mean, inputs: EncoderInputs, x_bqh: torch.Tensor, shared: Mapping[str, Any]
-    ) -> Mask:
-        mask = mask_of(inputs)
+    def prepare(self, kind: Mean, read: AttentionInputs) -> Mask:
+        mask = mask_of(read.inputs)
         if mask.allowed is not None:
             return mask
-        b, seq = inputs.token_ids.shape
-        return Mask(torch.ones(b, 1, x_bqh.shape[1], seq, dtype=torch.bool))
+        b, seq = read.inputs.token_ids.shape
+        return Mask(torch.ones(b, 1, read.states.shape[1], seq, dtype=torch.bool))
 
     def forward(
         self, x_bqh: torch.Tensor, keys_bkh: torch.Tensor | None, context: Mask

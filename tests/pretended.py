@@ -170,9 +170,12 @@ class _Operations(TorchDispatchMode):
         by_mask = name in BY_INDEX and any(
             index is not None and index.dtype == torch.bool for index in args[1]
         )
+        # One that returns the memory that it was given, unchanged, only looks.
+        aliases = [returned.alias_info for returned in func._schema.returns]
+        looks = any(aliases) and not any(each.is_write for each in aliases if each)
         if name in WAITING or by_mask:
             self._gpu.waits[name] += 1
-        elif name not in ALLOCATING and not _only_looks(func):
+        elif name not in ALLOCATING and not looks:
             self._gpu.launches[name] += _kernels(name, args)
             self._gpu.sorts[name] += name in SORTING and isinstance(args[3], Tensor)
 
@@ -203,12 +206,6 @@ def _renamed(value: Any) -> Any:
     if isinstance(value, str) and value.startswith("cuda"):
         return META
     return META if isinstance(value, torch.device) and value.type == "cuda" else value
-
-
-def _only_looks(func: Any) -> bool:
-    """Whether an operation returns the memory that it was given, unchanged."""
-    aliases = [returned.alias_info for returned in func._schema.returns]
-    return any(aliases) and not any(each.is_write for each in aliases if each)
 
 
 def _some_answer(name: str, asked: Tensor) -> Any:

@@ -49,6 +49,5 @@ def take_steps() -> None:
     for objective in OBJECTIVES.values():
         resolved = resolve(f"{TOY} {objective}", ["microbatch=4"])
         step, text = make_step(resolved, 4), RandomText(resolved.stages[0], 500)
-        micro_batches = step.read(to_inputs(text.train(0), torch.device("cpu"))).micro_batches
-        step.gradients(micro_batches, 0)
+        step.gradients(step.read(to_inputs(text.train(0), torch.device("cpu"))).micro_batches, 0)
         print(objective, flush=True)

@@ -1,8 +1,8 @@
 """New ideas, each defined here or in new_kinds.py alone: no other file has to know of it."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -45,7 +45,7 @@ from tests.cli.test_emit import assert_drawn
 from tests.hub.hf_models import config_of, respell
 from tests.hub.programs import Wordless, program, tensors
 from tests.net.programs import FARM, spec
-from tests.run.conftest import same_run, stop_after
+from tests.run.conftest import lines, resumed_is_the_same
 
 
 class HfToy(HfConfig):
@@ -194,8 +194,7 @@ OWN = program().encoder
 def test_what_no_family_lists_is_never_left_out_or_written_as_another(encoder, setting):
     resolved = program()
     stage = resolved.stages[0].model_copy(update={"encoder": encoder})
-    found = family_for(resolved.model_copy(update={"stages": (stage,)}), 0)
-    assert found.setting == setting
+    assert family_for(resolved.model_copy(update={"stages": (stage,)}), 0).setting == setting
 
 
 PARTS: dict[str, tuple[type[Node], str, Any, dict[str, Any]]] = {
@@ -263,11 +262,9 @@ def test_a_new_part_is_counted_trained_resumed_and_shown(plugged, tmp_path, monk
     built = sum(weight.numel() for weight in build(plugged).parameters())
     assert estimate(plugged, "h200").parameters.total == built
     monkeypatch.setenv("BERTC_CACHE", str(cache := tmp_path / "cache"))
-    train(plugged, tmp_path / "straight", cache=cache, quiet=True)
-    stop_after(monkeypatch, 2, lambda: train(plugged, tmp_path / "run", cache=cache, quiet=True))
-    train(plugged, tmp_path / "run", cache=cache, quiet=True, resume=True)
-    same_run(tmp_path / "straight", tmp_path / "run")
-    *_, last = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
+    go = partial(train, plugged, cache=cache, quiet=True)
+    resumed_is_the_same(go, monkeypatch, tmp_path, 2)
+    *_, last = lines(tmp_path / "broken")
     assert {*last["unigram_losses"]} == {"mlm", "mlm_masked", "mlm_replaced", "mlm_visible"}
     shown = preview(plugged, 1, color=False)
     assert all(term.name in shown for term in plugged.stages[0].objective)

@@ -202,8 +202,7 @@ def test_the_commands_of_the_page_on_vectors_run(run):
         "texts.txt": "a hen\n\na pond\na reed by a pond\na duck\n",
     })  # fmt: skip
     page = commands(ROOT / "docs" / "how-to" / "embed.md")
-    toy = TOY.replace("train.tsv", "texts.txt")
-    said = run("train", toy, "--out", "minilm")
+    said = run("train", TOY.replace("train.tsv", "texts.txt"), "--out", "minilm")
     for arguments in page:
         said += run(*arguments, *(FEWER if arguments[0] == "train" else []))
     assert "1 text without a word" in said

@@ -108,5 +108,4 @@ def test_a_public_name_is_defined_in_one_room() -> None:
         if room not in top:  # functions at the top have the names of what they call
             for name in public_names(path):
                 rooms[name].add(room)
-    doubles = {name for name, of in rooms.items() if len(of) > 1 and of & GONE_THROUGH}
-    assert doubles == IN_TWO_ROOMS
+    assert {name for name, of in rooms.items() if len(of) > 1 and of & GONE_THROUGH} == IN_TWO_ROOMS

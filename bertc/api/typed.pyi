@@ -159,13 +159,13 @@ class SettingValues(TypedDict, total=False):
     """steps, or words, whose checkpoints stay"""
 
 def adam(
-    lr: Value = ..., *, warmup: Value = ..., schedule: Value = ..., betas: Value = ..., eps: Value = ..., decay: Value = ..., decay_exempt: Value = ..., clip: Value = ..., bias_correction: Value = ..., clip_per: Value = ..., decoupled: Value = ..., layer_decay: Value = ..., gradient_decay: Value = ...
+    lr: Value = ..., *, warmup: Value = ..., schedule: Value = ..., decay: Value = ..., decay_exempt: Value = ..., clip: Value = ..., clip_per: Value = ..., betas: Value = ..., eps: Value = ..., bias_correction: Value = ..., decoupled: Value = ..., layer_decay: Value = ..., gradient_decay: Value = ...
 ) -> Words:
     """Adam with decay apart from the gradient; uncorrected, it is BERT's AdamWeightDecay."""
 
 
 def adamw(
-    lr: Value = ..., *, warmup: Value = ..., schedule: Value = ..., betas: Value = ..., eps: Value = ..., decay: Value = ..., decay_exempt: Value = ..., clip: Value = ..., bias_correction: Value = ..., clip_per: Value = ..., decoupled: Value = ..., layer_decay: Value = ..., gradient_decay: Value = ...
+    lr: Value = ..., *, warmup: Value = ..., schedule: Value = ..., decay: Value = ..., decay_exempt: Value = ..., clip: Value = ..., clip_per: Value = ..., betas: Value = ..., eps: Value = ..., bias_correction: Value = ..., decoupled: Value = ..., layer_decay: Value = ..., gradient_decay: Value = ...
 ) -> Words:
     """Adam with decay apart from the gradient; uncorrected, it is BERT's AdamWeightDecay."""
 
@@ -489,7 +489,7 @@ def kd(
 
 
 def lamb(
-    lr: Value = ..., *, warmup: Value = ..., schedule: Value = ..., betas: Value = ..., eps: Value = ..., decay: Value = ..., decay_exempt: Value = ..., clip: Value = ..., bias_correction: Value = ..., clip_per: Value = ..., adapt_exempt: Value = ...
+    lr: Value = ..., *, warmup: Value = ..., schedule: Value = ..., decay: Value = ..., decay_exempt: Value = ..., clip: Value = ..., clip_per: Value = ..., betas: Value = ..., eps: Value = ..., bias_correction: Value = ..., adapt_exempt: Value = ...
 ) -> Words:
     """Adam's update, rescaled per tensor to the norm of its weights (You et al. 2020; ALBERT)."""
 
@@ -567,7 +567,7 @@ def mntp(
 
 
 def muon(
-    lr: Value = ..., *, warmup: Value = ..., schedule: Value = ..., betas: Value = ..., eps: Value = ..., decay: Value = ..., decay_exempt: Value = ..., clip: Value = ..., bias_correction: Value = ..., clip_per: Value = ..., momentum: Value = ..., nesterov: Value = ..., ns_steps: Value = ..., adjust: Value = ..., adamw_lr: Value = ...
+    lr: Value = ..., *, warmup: Value = ..., schedule: Value = ..., decay: Value = ..., decay_exempt: Value = ..., clip: Value = ..., clip_per: Value = ..., betas: Value = ..., eps: Value = ..., bias_correction: Value = ..., momentum: Value = ..., nesterov: Value = ..., ns_steps: Value = ..., adjust: Value = ..., adamw_lr: Value = ...
 ) -> Words:
     """Momentum of matrices, made orthogonal; AdamW for tables, heads, norms and biases."""
 
@@ -609,9 +609,9 @@ def nsp(
 
 
 def own(
-    code: Value = ..., **texts: Value
+    code: Value = ..., *, lr: Value = ..., warmup: Value = ..., schedule: Value = ..., decay: Value = ..., decay_exempt: Value = ..., clip: Value = ..., clip_per: Value = ..., **texts: Value
 ) -> Words:
-    """A module of the user's own, from all states of a row to its loss; its class names it."""
+    """A class of the user's own: `update` makes what the rate times is taken off a weight."""
 
 
 def pairs(
@@ -801,7 +801,7 @@ def squad(
 
 
 def stable_adamw(
-    lr: Value = ..., *, warmup: Value = ..., schedule: Value = ..., betas: Value = ..., eps: Value = ..., decay: Value = ..., decay_exempt: Value = ..., clip: Value = ..., bias_correction: Value = ..., clip_per: Value = ..., decoupled: Value = ...
+    lr: Value = ..., *, warmup: Value = ..., schedule: Value = ..., decay: Value = ..., decay_exempt: Value = ..., clip: Value = ..., clip_per: Value = ..., betas: Value = ..., eps: Value = ..., bias_correction: Value = ..., decoupled: Value = ...
 ) -> Words:
     """Adam whose rate is lower for a tensor while its gradients outgrow their own average."""
 

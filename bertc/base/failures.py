@@ -73,7 +73,8 @@ def exit_code(error: BaseException, color: bool) -> int:
             _say("error: out of memory", "a shorter text, or --set microbatch=1")
             return NO_MEMORY
         case _ if lines := own_code.lines_of(error):
-            _say(f"error: {type(error).__name__}: {error}", "\n".join(lines))
+            words = str(error).partition("\n  Hint:")[0]  # of torch's compiler
+            _say(f"error: {type(error).__name__}: {words}", "\n".join(lines))
             return DataError.exit_code
         case _:
             code = _report_misuse(error)

@@ -165,12 +165,7 @@ class Step:
         embedded = self.stage.seq * first.network.body.embedding * FP32
         yield MemoryPoint(self._start + begun + halves * first.slope * FP32, embedded)
         remaining = 0 if self.accumulating else gradients
-        # Updates are compiled on a CPU only.
-        how = self.budget.execution
-        one_by_one = how.compiled and how.device == "cpu"
-        # Muon's products are in bf16, on a CPU in the step's precision.
-        muon_bytes = how.value_bytes if how.device == "cpu" else 2
-        update = temporary_bytes(self.stage, self.parameters.trained, one_by_one, muon_bytes)
+        update = temporary_bytes(self.stage, self.parameters.trained, self.budget.execution)
         yield MemoryPoint(self._start + remaining + update, 0)
 
 

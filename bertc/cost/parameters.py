@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from math import prod
 
-from bertc.cost.figures import FP32, Parameters
+from bertc.cost.figures import FP32, Execution, Parameters
 from bertc.ir import operation as op
-from bertc.ir.base import Weight, once
+from bertc.ir.base import ZEROS, Weight, once
 from bertc.ir.learning import Term
-from bertc.ir.learning.optimizer import MUON_AT_ONCE, Adam, Lamb, Muon, StableAdam
+from bertc.ir.learning import optimizer as rules
 from bertc.ir.network.body import counted_weights
 from bertc.ir.program import Network, Stage, frozen_weights
 from bertc.ir.terms.node import weights_of_heads
@@ -83,23 +83,23 @@ def _tally(weights: Iterable[Weight]) -> Tally:
     return by_part
 
 
-MOVED_BYTES = {"adam": 7 * FP32, "lamb": 18 * FP32}
-"""Bytes moved per weight: Adam reads four numbers and writes three; LAMB also computes norms, as
-StableAdamW does."""
+_HEAD = Weight("", (), (), ZEROS, "head", "bias")
+"""A weight of a head, which has as many moments as any."""
 
 
 def state_bytes(stage: Stage, total: int) -> int:
-    """Bytes of moments of ``total`` weights, two of each or of matrices one, and of methods."""
-    return FP32 * (2 * total - _count_spared(stage)) + methods_bytes(stage, total)
+    """Bytes of moments of ``total`` weights, as its rule has them, and of methods."""
+    numbers = len(stage.optimizer.moments(_HEAD)) * total - _count_spared(stage)
+    return FP32 * numbers + methods_bytes(stage, total)
 
 
 @once
 def _count_spared(stage: Stage) -> int:
-    """Numbers of moments that a rule does without, of two for each weight."""
+    """Numbers of moments that a rule does without, of as many as a head has for each weight."""
     weights = (pair for network in stage.learned for pair in stored_weights(network))
-    rule = stage.optimizer
+    rule, most = stage.optimizer, len(stage.optimizer.moments(_HEAD))
     counts = ((0 if w.frozen else len(rule.moments(w)), w.numel * times) for w, times in weights)
-    return sum((2 - moments) * numel for moments, numel in counts)
+    return sum((most - moments) * numel for moments, numel in counts)
 
 
 def methods_bytes(stage: Stage, total: int) -> int:
@@ -107,25 +107,31 @@ def methods_bytes(stage: Stage, total: int) -> int:
     return FP32 * total * sum(method.holds.on_devices for method in stage.methods if method.holds)
 
 
-def temporary_bytes(stage: Stage, total: int, one_by_one: bool, muon_bytes: int) -> int:
-    """Bytes of an update of ``total`` weights, eager or compiled; ``muon_bytes`` of a number."""
+def temporary_bytes(stage: Stage, total: int, how: Execution) -> int:
+    """Bytes of an update of ``total`` weights; it is compiled on a CPU only."""
+    on_cpu = how.device == "cpu"
     match stage.optimizer:
-        case Adam():
+        case rules.Adam():
             return 0
-        case Lamb() | StableAdam():
-            return total * FP32 * (1 if one_by_one else 2)
-        case Muon() as rule:
+        case rules.Lamb() | rules.StableAdam():
+            return total * FP32 * (1 if how.compiled and on_cpu else 2)
+        case rules.Muon() as rule:
             sizes = Counter[tuple[int, ...]]()
             for network in stage.learned:
                 for weight, times in stored_weights(network):
                     if rule.takes(weight):
                         sizes[weight.shape] += times
             sizes_at_once = (
-                min(count, max(1, MUON_AT_ONCE // prod(shape)))
+                min(count, max(1, rules.MUON_AT_ONCE // prod(shape)))
                 * (3 * prod(shape) + 2 * min(shape) ** 2)
                 for shape, count in sizes.items()
             )
-            return muon_bytes * max(sizes_at_once, default=0)
+            # Products are in bf16, on a CPU in the step's precision.
+            return (how.value_bytes if on_cpu else 2) * max(sizes_at_once, default=0)
+        case rules.OwnRule(state=state):
+            stored = (pair for network in stage.learned for pair in stored_weights(network))
+            # What an expression has at once, and copies of shards that it gets as a whole.
+            return max(w.numel for w, _ in stored if not w.frozen) * FP32 * (len(state) + 6)
 
 
 def update_products(stage: Stage) -> Iterator[tuple[op.Product, int]]:

@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 from bertc.cost.figures import FP32, Execution, Time, passes_of
 from bertc.cost.machines.device import LOADED_TOKENS, Device, rate_at
-from bertc.cost.parameters import MOVED_BYTES, count_heads, update_products
+from bertc.cost.parameters import count_heads, update_products
 from bertc.cost.rules import Cost, cost, is_fused
 from bertc.ir import operation as op
+from bertc.ir.learning.optimizer import MOVED
 from bertc.ir.network.body import counted_weights
 from bertc.ir.program import Network, Stage, heads_of
 
@@ -85,7 +86,8 @@ def step_spent(stage: Stage, weights: int, device: Device) -> ByPart:
     kind = "lamb" if stage.optimizer.by_tensor else "adam"  # as many bytes move per weight
     # An update reads and writes several arrays at once, which is quicker than a copy.
     rates = device.rates
-    update = 1 / rates.optimizers[kind] if rates else MOVED_BYTES[kind] / device.bandwidth
+    update = 1 / rates.optimizers[kind] if rates else MOVED[kind] * FP32 / device.bandwidth
+    update *= stage.optimizer.effort
     # Bytes for the norm of the gradient; to clip by tensor, for its norm and a product by a number.
     extra = FP32 + FP32 * sum(m.holds.moved for m in stage.methods if m.holds)
     extra += 3 * FP32 * (stage.optimizer.clip_per == "tensor")

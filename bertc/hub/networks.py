@@ -28,25 +28,16 @@ def alone(resolved: Resolved, name: str = MAIN) -> Resolved:
     return resolved.model_copy(update={"stages": tuple(stages)})
 
 
-def add_tables(resolved: Resolved, tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
-    """The tensors with the main network's tables whole, where they are differences."""
-    return dict(tensors) | {to: tensors[to] + tensors[base] for to, base in _name_added(resolved)}
-
-
-def subtract_tables(resolved: Resolved, tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
-    """The tensors with the main network's whole tables as differences, where it has those."""
-    return dict(tensors) | {to: tensors[to] - tensors[base] for to, base in _name_added(resolved)}
-
-
-def _name_added(resolved: Resolved) -> list[tuple[str, str]]:
-    """Names of the main network's differences, each with the table that it is added to."""
-    main = resolved.stages[-1].network(MAIN)
-    return [
-        (f"{MAIN}.{weight.name}", f"{tie.network}.{weight.name}")
-        for tie in main.ties
-        for weight in main.body.weights()
-        if tie.added and tie.covers(weight.name)
-    ]
+def add_tables(
+    resolved: Resolved, tensors: Mapping[str, "Tensor"], sign: int = 1
+) -> dict[str, "Tensor"]:
+    """The tensors with the main network's tables whole, where they are differences; -1: back."""
+    main, added = resolved.stages[-1].network(MAIN), dict(tensors)
+    for tie in main.ties:
+        for name in (w.name for w in main.body.weights() if tie.added and tie.covers(w.name)):
+            table = f"{MAIN}.{name}"
+            added[table] = tensors[table] + sign * tensors[f"{tie.network}.{name}"]
+    return added
 
 
 def tensors_alone(

@@ -31,15 +31,8 @@ class Documents(Node):
                 f"the longest {self.longest:,}",
                 f"longest={self.shortest} or more",
             )
-        if 0 < self.tokens < LEAST_TOKENS:
-            raise ValueError(
-                f"clean removes every document: a token of {1 / self.tokens:,.0f} characters",
-                "tokens=0.3 keeps English text of 3.3 characters a token and more",
-            )
         return self
 
 
-LEAST_TOKENS = 0.05
-"""Tokens a character of text that is all words of 20 characters, each in the vocabulary."""
 EVERY = Documents()
 """The rules that leave nothing out."""

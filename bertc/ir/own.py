@@ -15,7 +15,7 @@ from bertc.ir.base import Constructed, Node, Part, Role, Weight
 
 OwnPlace = Literal[
     "ffn", "attention", "norm", "residual", "objective", "unit", "activation", "positions",
-    "heads", "body",
+    "heads", "body", "optimizer", "schedule",
 ]  # fmt: skip
 Size = Literal["hidden", "heads", "head_dim", "layer", "vocab", "pieces"]
 """Sizes that a class gets for arguments of these names; ``pieces``: a list, the text of each id."""
@@ -58,28 +58,37 @@ class Recording(Node):
     works: tuple[Work, ...]
 
 
-class Own(Node):
-    """A class of a Python file: ``own("mine.py:Experts", experts=4)``.
-
-    ``arguments`` are those of its constructor as text, ``asks`` the sizes that it has arguments
-    for, ``reads`` the tensors that its forward does. ``packs`` and ``causal``: a token reads no
-    other document of its row, and no later token, where the mask says so.
-    """
+class OwnClass(Node):
+    """A class of a Python file with that file's text, and the arguments of its constructor."""
 
     code: Annotated[str, Field(min_length=3, max_length=500)]
     arguments: tuple[tuple[str, bool | int | float | str], ...] = ()
     source: str = ""
+    positional = ("code",)
+    others = "arguments"
+    looked_up: ClassVar[tuple[str, ...]] = ("source",)
+
+
+class Own(OwnClass):
+    """A part of a network: ``own("mine.py:Experts", experts=4)``.
+
+    ``asks`` are the sizes that its constructor has arguments for, ``reads`` the tensors that its
+    forward does. ``packs`` and ``causal``: a token reads no other document of its row, and no later
+    token, where the mask says so.
+    """
+
     asks: tuple[Size, ...] = ()
     reads: Annotated[tuple[Read, ...], Field(exclude_if=not_)] = ()
     packs: bool = True
     causal: bool = True
     recordings: tuple[Recording, ...] = ()
     layer: Annotated[int, Field(exclude_if=(-1).__eq__)] = -1
-    positional = ("code",)
-    others = "arguments"
-    looked_up: ClassVar[tuple[str, ...]] = (
-        "source", "asks", "reads", "packs", "causal", "recordings", "layer"
-    )  # fmt: skip
+    looked_up = (*OwnClass.looked_up, "asks", "reads", "packs", "causal", "recordings", "layer")
+
+    def __eq__(self, other: object) -> bool:
+        """Equality in which 1, 1.0 and true are three arguments."""
+        arguments = getattr(other, "arguments", None)
+        return repr(self.arguments) == repr(arguments) and super().__eq__(other)
 
     def at(self, layer: int) -> Self:
         """The part of one layer; layers differ if the class has an argument for their number."""

@@ -63,13 +63,11 @@ def find_spec(spec: str) -> SpecLocation:
         return SpecLocation("<spec>", "spec", None, working, working, spec)
     like_file = check_path(spec, SUFFIX) if path_like or "/" in spec or "." in spec else ""
     near = "" if "/" in spec else nearest(spec.removesuffix(SUFFIX), shipped)
+    help = f"shipped specs: {listed(shipped, limit=400)}"
     if near and not like_file.endswith("?"):
         help = f"did you mean {near}?"
     elif like_file:
         help = like_file if like_file.endswith("?") else f"{like_file}; or a name of `bertc specs`"
-        raise MissingInputError(f"there is no spec {short_spec}", help)
-    else:
-        help = f"shipped specs: {listed(shipped, limit=400)}" if shipped else ""
     raise MissingInputError(f"there is no file or shipped spec called `{short_spec}`", help)
 
 

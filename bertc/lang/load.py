@@ -85,14 +85,15 @@ def read_spec(
 
 def _read(text: str, name: str, report: Diagnostics) -> Tree:
     """The tree of a base or an override, which many programs share."""
-    return _sound(text, name) or parse(text, name, report)
+    tree, mistakes = _parsed(text, name)
+    report.add(mistakes)
+    return tree
 
 
 @lru_cache(256)
-def _sound(text: str, name: str) -> Tree | None:
-    report = Diagnostics()
-    tree = parse(text, name, report)
-    return None if report.found else tree
+def _parsed(text: str, name: str) -> tuple[Tree, Diagnostics]:
+    mistakes = Diagnostics()
+    return parse(text, name, mistakes), mistakes
 
 
 class _Bases(NamedTuple):
@@ -134,53 +135,43 @@ class _Bases(NamedTuple):
         return programs[0]
 
     def find(self, extends: Extends, folder: Path) -> SpecLocation | None:
-        target = extends.target
-        if not isinstance(target, String):
-            if target.text in shipped_specs():
-                return shipped_place(target.text, extends.span)
-            self.missing(
-                extends,
-                f"shipped spec `{target.text[:60]}`",
-                nearest(target.text, shipped_specs()),
-                'a file is written in quotes: extends "./x.bertc"',
-                (Note("`bertc specs` lists those that there are"),),
-            )
-            return None
-        path = folder / target.value
-        if path.suffix != SUFFIX or not os.path.lexists(path):
+        target, notes = extends.target, tuple[Note, ...]()
+        if isinstance(target, String):
+            path = folder / target.value
+            if path.suffix == SUFFIX and os.path.lexists(path):
+                if self.has(path):
+                    name, root = target.value, self.root
+                    return SpecLocation(name, name, path, path.parent, root, span=extends.span)
+                message = f"{target.value[:200]} is outside the folder of the spec"
+                notes = (Note("a spec extends files beside or below it"),)
+                help = "copy it beside the spec"
+                self.diagnostics.error("E302", message, target.span, notes=notes, help=help)
+                return None
             wrong = "" if path.suffix == SUFFIX else f"; a spec ends in {SUFFIX}"
             names = names_in(path.parent) if self.has(path.parent) else []
             near = nearest(path.name, [name for name in names if name.endswith(SUFFIX)])
-            right = quote(str(PurePath(target.value).parent / near)) if near else ""
-            self.missing(extends, f"spec {target.value[:200]}{wrong}", right, "check the path")
-            return None
-        if not self.has(path):
-            message = f"{target.value[:200]} is outside the folder of the spec"
-            notes = (Note("a spec extends files beside or below it"),)
-            help = "copy it beside the spec"
-            self.diagnostics.error("E302", message, target.span, notes=notes, help=help)
-            return None
-        return SpecLocation(
-            target.value, target.value, path, path.parent, self.root, span=extends.span
+            near = quote(str(PurePath(target.value).parent / near)) if near else ""
+            what, help = f"spec {target.value[:200]}{wrong}", "check the path"
+        elif target.text in shipped_specs():
+            return shipped_place(target.text, extends.span)
+        else:
+            what, near = f"shipped spec `{target.text[:60]}`", nearest(target.text, shipped_specs())
+            notes = (Note("`bertc specs` lists those that there are"),)
+            help = 'a file is written in quotes: extends "./x.bertc"'
+        self.diagnostics.error(
+            "E301",
+            f"there is no {what}",
+            target.span,
+            label=f"did you mean `{near}`?" if near else "",
+            notes=notes,
+            help=f"extends {near}" if near else help,
+            fix=Fix(target.span, near) if near else None,
         )
+        return None
 
     def has(self, path: Path) -> bool:
         """True if a path is in the folder that bases may be in."""
         return real_path(path).is_relative_to(real_path(self.root))
-
-    def missing(
-        self, extends: Extends, what: str, near: str, help: str, notes: tuple[Note, ...] = ()
-    ) -> None:
-        span = extends.target.span
-        self.diagnostics.error(
-            "E301",
-            f"there is no {what}",
-            span,
-            label=f"did you mean `{near}`?" if near else "",
-            notes=notes,
-            help=f"extends {near}" if near else help,
-            fix=Fix(span, near) if near else None,
-        )
 
     def sound(self, place: SpecLocation, extends: Extends, chain: list[SpecLocation]) -> bool:
         """True unless the chain of bases has a cycle or is too long, which is reported."""

@@ -1,6 +1,6 @@
 """The space that a spec with ranges and lists spans, and the program at each of its points."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import floor, log10
@@ -95,8 +95,8 @@ class Space:
                 return tree.Number(value.span, show_number(number), number)
             case Options() as options, tree.Grid():
                 return self._value(value.items[options.texts.index(str(draw(options)))], draw)
-            case _, tree.Grid():
-                return self._value(value.items[0], draw)
+            case _, tree.Grid(items=(part,)) if self._varies(part):
+                return self._value(part, draw)
         parts, rebuild = inner_values(value)
         return rebuild([self._value(part, draw) for part in parts])
 
@@ -115,7 +115,7 @@ class Space:
                     value = show_value(program.settings[name].value, setting_shape(name))
                     yield f"{item.name.text}={value}"
 
-    def _varies(self, item: tree.Item) -> bool:
+    def _varies(self, item: tree.Placed) -> bool:
         place = item.span
         return any(
             span.source == place.source and place.start <= span.start and span.end <= place.end
@@ -135,9 +135,9 @@ def space(spec: str, overrides: Sequence[str] = ()) -> Space:
     samples = load(written, (), diagnostics, searched=True)
     diagnostics.raise_if_any()
     forced = {canonical(item.name.text) for read in written.overrides for item in read.settings()}
-    written = written._replace(tree=_without(written.tree, forced))
-    trees = (written.tree, *written.overrides)
-    places = [place for read in trees for item in read.items for place in _places(item, "")]
+    places = [place for item in written.tree.items for place in _places(item, "", forced)]
+    sets = (item for read in written.overrides for item in read.items)
+    places += [place for item in sets for place in _places(item, "", set())]
     integers = {place for sample in samples for place in _whole_places(sample)}
     names, dimensions = dict[str, int](), dict[Span, Dimension]()
     for name, value in places:
@@ -154,32 +154,17 @@ def space(spec: str, overrides: Sequence[str] = ()) -> Space:
     return Space(written, dimensions)
 
 
-def _without(written: tree.Tree, forced: set[str]) -> tree.Tree:
-    """A tree without the settings that overrides replace, where these have several values."""
-
-    def remaining(items: Iterable[tree.Item]) -> Iterator[tree.Item]:
-        for item in items:
-            if isinstance(item, tree.Block):
-                yield replace(item, items=tuple(remaining(item.items)))
-            elif not (
-                isinstance(item, tree.Setting)
-                and canonical(item.name.text) in forced
-                and any(_places(item, ""))
-            ):
-                yield item
-
-    return replace(written, items=tuple(remaining(written.items)))
-
-
-def _places(item: tree.Item, prefix: str) -> Iterator[tuple[str, tree.Range | tree.Grid]]:
-    """The ranges and lists within an item, each named by its setting and arguments."""
+def _places(
+    item: tree.Item, prefix: str, forced: Set[str]
+) -> Iterator[tuple[str, tree.Range | tree.Grid]]:
+    """The ranges and lists within an item, but of ``forced`` settings; named by their place."""
     match item:
-        case tree.Setting():
+        case tree.Setting() if canonical(item.name.text) not in forced:
             yield from _within(item.value, f"{prefix}{item.name.text}")
         case tree.Block():
             label = item.label.value if item.label else item.name.text
             for inner in item.items:
-                yield from _places(inner, f"{prefix}{label}.")
+                yield from _places(inner, f"{prefix}{label}.", forced)
 
 
 def _within(value: tree.Value, name: str) -> Iterator[tuple[str, tree.Range | tree.Grid]]:

@@ -23,7 +23,7 @@ from bertc.model.body import LAST, BodyModule, Outputs, Projected, profile_as
 from bertc.model.embeddings import Embeddings, Tokens
 from bertc.model.ffn import build_ffn
 from bertc.model.heads import Pooler
-from bertc.model.inputs import EncoderInputs, gather_positions
+from bertc.model.inputs import AttentionInputs, EncoderInputs, gather_positions
 from bertc.model.layer import AttentionPart, Compute, Context, Layer, Projects, compute_layer
 from bertc.model.native import dropout
 from bertc.model.norm import norm_if_any
@@ -154,6 +154,7 @@ class Encoder(BodyModule):
         """The context of every layer, made once per kind."""
         inputs = inputs._replace(causal=inputs.causal or self.node.causal)
         shared = {name: attrgetter(name)(self) for name in self._common}
+        read = AttentionInputs(inputs, x, shared)
         contexts: list[Context] = []
         for number, first in enumerate(self._first_of_kind):
             if first < number:
@@ -161,7 +162,7 @@ class Encoder(BodyModule):
                 continue
             part = self.attention[str(self.node.attention_owner[number])]
             assert isinstance(part, AttentionPart), "the attention parts are built above"
-            contexts.append(part.prepare(self.node.attention.at(number), inputs, x, shared))
+            contexts.append(part.prepare(self.node.attention.at(number), read))
         return contexts
 
     def compile_regions(self, *, any_shape: bool = False) -> None:

@@ -3,18 +3,18 @@
 Axes: b batch, s sequence, h hidden, f inner width.
 """
 
-from typing import Any, assert_never, cast
+from functools import partial
+from typing import assert_never
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from bertc.ir.network import ffn as nodes
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.residual import OwnResidual
-from bertc.model.native import Kernels, dropout, kernels_for
+from bertc.model.native import dropout, kernels_for, with_gradient
 from bertc.model.norm import AnyNorm, build_norm, norm_if_any
 from bertc.model.own import OwnModule, call_own, construct_from
 from bertc.model.weights import Linear, Table, adapted, join_linear
@@ -39,24 +39,11 @@ def activated(kind: nodes.Activation, linear: Linear, x: Tensor) -> Tensor:
     """The activation of a linear map of ``x``; GELU with tanh has a kernel on a CPU."""
     bias = linear.bias
     kernels = None if bias is None else kernels_for(x, linear.weight, bias)
-    if kernels is None or kind != "gelu-tanh":
+    if bias is None or kernels is None or kind != "gelu-tanh":
         return activate(kind, linear(x))
     product = adapted((linear,), x, F.linear(x, linear.weight.to(x.dtype)))
-    return cast(Tensor, _Gelu.apply(product, bias, kernels))  # type: ignore[no-untyped-call]
-
-
-class _Gelu(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, bias: Tensor, kernels: Kernels) -> Tensor:
-        bias = bias.float()
-        ctx.save_for_backward(x, bias)
-        ctx.kernels = kernels
-        return kernels.gelu(x, bias)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        return *ctx.kernels.gelu_backward(*ctx.saved_tensors, upstream.contiguous()), None
+    inputs = product, bias.float()
+    return with_gradient(kernels.gelu, kernels.gelu_backward, inputs, *inputs)
 
 
 GATES: dict[nodes.Activation, int] = {"gelu": 0, "gelu-tanh": 1, "silu": 2}
@@ -69,23 +56,9 @@ def gate_activated(kind: nodes.Activation, x: Tensor) -> Tensor:
     if kernels is None:
         gate, inner = x.chunk(2, dim=-1)
         return activate(kind, gate) * inner
-    return cast(Tensor, _Gated.apply(x, GATES[kind], kernels))  # type: ignore[no-untyped-call]
-
-
-class _Gated(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, kind: int, kernels: Kernels) -> Tensor:
-        x = x.contiguous()
-        ctx.save_for_backward(x)
-        ctx.how = kind, kernels
-        return kernels.gated(x, kind)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        kind, kernels = ctx.how
-        (x,) = ctx.saved_tensors
-        return kernels.gated_backward(x, upstream.contiguous(), kind), None, None
+    x, both = x.contiguous(), (kernels.gated, kernels.gated_backward)
+    run, back = (partial(kernel, kind=GATES[kind]) for kernel in both)
+    return with_gradient(run, back, (x,), x)
 
 
 class FeedForward(nn.Module):

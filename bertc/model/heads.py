@@ -1,7 +1,7 @@
 """Poolers and heads of terms: a module for each node of ``ir.terms.heads``, from its weights.
 
-Axes: b rows, s positions, n states, p starts, m examples of a row, h hidden, e embedding, w units
-of a conditioned head, f features, v token ids.
+Axes: b rows, s positions, n states, p starts, h hidden, e embedding, w units of a conditioned head,
+f features, v token ids.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from bertc.ir.network.body import Body
+from bertc.ir.network.ffn import Activation
 from bertc.ir.network.head import POOLINGS, AdaptiveHead, TransformHead
+from bertc.ir.network.norm import NormFunction
 from bertc.ir.terms import heads as nodes
 from bertc.ir.terms.heads import ConditionedSpanHead
 from bertc.ir.terms.node import TermNode
@@ -21,7 +23,7 @@ from bertc.ir.terms.task_head import StatesHead
 from bertc.model.bilstm import StatesScores
 from bertc.model.ffn import activate
 from bertc.model.native import dropout
-from bertc.model.norm import build_norm
+from bertc.model.norm import build_norm, norm_if_any
 from bertc.model.own import construct_from
 from bertc.model.weights import Embedding, Linear, Table, parameter
 
@@ -158,14 +160,15 @@ class Boundary(nn.Module):
 
 
 class Detector(Linear):
-    """Scores per token, above 0 if it looks replaced; the norm, if any, reads a first token too."""
+    """Scores per state, as of tokens that look replaced; a norm, if any, reads a first one too."""
 
-    def __init__(self, table: Table, name: str, node: Body) -> None:
+    def __init__(
+        self, table: Table, name: str, activation: Activation, norm: NormFunction | None = None
+    ) -> None:
         super().__init__(table, name)
-        self.activation = node.head_activation
+        self.activation = activation
         self.dense = Linear(table, f"{name}.dense")
-        normed = f"{name}.norm.weight" in table
-        self.norm = build_norm(table, f"{name}.norm", node.head_norm) if normed else None
+        self.norm = norm_if_any(table, f"{name}.norm", norm)
 
     def forward(self, x_bsh: Float[Tensor, "b s h"], first: Tensor | None = None) -> Tensor:
         """States to scores (b, s); ``first`` are those of first tokens (b, 1|s, h), None: of x."""
@@ -174,14 +177,8 @@ class Detector(Linear):
         return super().forward(activate(self.activation, self.dense(x_bsh))).squeeze(-1)
 
 
-class Ends(Linear):
+class Ends(Detector):
     """End scores of every token, for each of several starts."""
-
-    def __init__(self, table: Table, name: str, head: ConditionedSpanHead, node: Body) -> None:
-        super().__init__(table, name)
-        self.activation = head.activation
-        self.dense = Linear(table, f"{name}.dense")
-        self.norm = build_norm(table, f"{name}.norm", node.head_norm) if head.normed else None
 
     def scores(self, x_bsh: Float[Tensor, "b s h"], begun_bph: Float[Tensor, "b p h"]) -> Tensor:
         """Scores (b, p, s) in fp32 of states (b, s, h), for starts with states (b, p, h)."""
@@ -193,21 +190,7 @@ class Ends(Linear):
         mixed_bpsw = activate(self.activation, own_bsw[:, None] + given_bpw[:, :, None])
         if self.norm is not None:
             mixed_bpsw = self.norm(mixed_bpsw)
-        return self(mixed_bpsw)[..., 0].float()
-
-
-class Answered(Linear):
-    """Answerability scores, from the first token and the start-weighted mean state."""
-
-    def __init__(self, table: Table, name: str, head: ConditionedSpanHead) -> None:
-        super().__init__(table, name)
-        self.activation = head.activation
-        self.dense = Linear(table, f"{name}.dense")
-
-    def forward(self, x_bmf: Float[Tensor, "b m f"]) -> Tensor:
-        """Both vectors concatenated (b, m, f) to scores (b, m) in fp32."""
-        dense_bmw = activate(self.activation, self.dense(x_bmf))
-        return super().forward(dense_bmw)[..., 0].float()
+        return Linear.forward(self, mixed_bpsw)[..., 0].float()
 
 
 class ConditionedSpan(nn.Module):
@@ -216,8 +199,9 @@ class ConditionedSpan(nn.Module):
     def __init__(self, table: Table, name: str, head: ConditionedSpanHead, node: Body) -> None:
         super().__init__()
         self.start = Linear(table, f"{name}.start")
-        self.end = Ends(table, f"{name}.end", head, node)
-        self.answered = Answered(table, f"{name}.answered", head) if head.answered else None
+        units, norm = head.activation, node.head_norm if head.normed else None
+        self.end = Ends(table, f"{name}.end", units, norm)
+        self.answered = Detector(table, f"{name}.answered", units) if head.answered else None
 
 
 class WidthMaps(nn.ModuleList):
@@ -247,8 +231,9 @@ def make_head(objective: TermNode, encoder: Body) -> nn.Module:
             return StatesScores(table, name, head)
         case nodes.BoundaryHead():
             return Boundary(table, name, encoder)
-        case nodes.DetectorHead():
-            return Detector(table, name, encoder)
+        case nodes.DetectorHead(normed=normed):
+            norm = encoder.head_norm if normed else None
+            return Detector(table, name, encoder.head_activation, norm)
         case ConditionedSpanHead() as head:
             return ConditionedSpan(table, name, head, encoder)
         case nodes.Projections(count=count):

@@ -4,6 +4,7 @@ Axes: b batch, s sequence, q queries, k keys, o output positions, u target posit
 n layers, m positions remembered.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -103,6 +104,14 @@ class EncoderInputs(NamedTuple):
         if self.memory is not None:
             return torch.cat([self.memory.states[layer], x_bqh[:, :seq]], dim=1)
         return None if self.permutation is None else x_bqh[:, :seq]
+
+
+class AttentionInputs(NamedTuple):
+    """The inputs of a pass, their embeddings (b, q, h), and parameters that layers share."""
+
+    inputs: EncoderInputs
+    states: Tensor
+    shared: Mapping[str, Tensor]
 
 
 def gather_positions(

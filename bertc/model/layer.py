@@ -4,7 +4,7 @@ Axes: b batch, q queries, k keys, h hidden, w widths of all heads.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 
 import torch
@@ -17,7 +17,7 @@ from bertc.ir.network.residual import Residual as Kinds
 from bertc.model.attention.masks import AttentionMask
 from bertc.model.body import Projected, profile_as
 from bertc.model.ffn import FeedForward, activate, joining_of
-from bertc.model.inputs import EncoderInputs
+from bertc.model.inputs import AttentionInputs, EncoderInputs
 from bertc.model.native import dropout
 from bertc.model.norm import AnyNorm, norm_if_any, sum_and_norm
 from bertc.model.own import call_own
@@ -99,14 +99,8 @@ class AttentionPart(nn.Module, ABC, Generic[Kind, ContextT]):
         self.residual = Residual(norm.residual_free, rate, norm.drops_last, node.residual)
 
     @abstractmethod
-    def prepare(
-        self,
-        kind: Kind,
-        inputs: EncoderInputs,
-        x_bqh: Float[Tensor, "b q h"],
-        shared: Mapping[str, Tensor],
-    ) -> ContextT:
-        """Make the context for all layers of this kind, once per pass, from embeddings ``x``."""
+    def prepare(self, kind: Kind, read: AttentionInputs) -> ContextT:
+        """Make the context for all layers of this kind, once per pass."""
 
     @abstractmethod
     def forward(

@@ -1,9 +1,5 @@
 """Parts of the user's own as modules: their class from its source, and its place in a network."""
 
-import linecache
-import re
-import sys
-import types
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, cast
@@ -12,30 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from bertc.base import own_code
-from bertc.base.own_code import RefusedError
+from bertc.base.own_code import RefusedError, load_class
 from bertc.ir.address import key
 from bertc.ir.base import Constructed, Weight
 from bertc.ir.own import Own
 
 TextOf = Callable[[int], str]
-
-
-@lru_cache(32)
-def load_class(source: str, code: str) -> Any:
-    """The class that ``code`` names, of a module made of ``source``."""
-    file, _, name = code.rpartition(":")
-    own_code.require_permission(code, source)
-    own_code.CLASS_FILES.add(file)
-    module = types.ModuleType(f"own_{key(0, source):x}")
-    # For the lines in tracebacks, for classes that look for their module, and for the compiler.
-    linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
-    sys.modules[module.__name__] = module
-    exec(compile(source, file, "exec"), vars(module))
-    if not (made := getattr(module, name, None)):
-        names = re.findall(r"^class (\w+)", source, re.MULTILINE)
-        raise NameError(f"{file} has no class {name}, but {', '.join(names)}")
-    return made
 
 
 def construct(part: Own, sizes: Mapping[Any, int], seed: int = 0) -> nn.Module:
@@ -71,9 +49,9 @@ class OwnModule(nn.Module):
         super().__init__()
         self.own = construct_from(table, f"{name}.own", part)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, *others: Any) -> Tensor:
         """States (..., h) to states (..., h)."""
-        return call_own(self.own, x)
+        return call_own(self.own, x, *others)
 
 
 def written_as(module: nn.Module) -> tuple[Own, dict[str, Any]] | None:

@@ -3,7 +3,7 @@
 Axes: b batch, s sequence, h hidden.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import torch
@@ -17,7 +17,7 @@ from bertc.model.body import LAST, BodyAboveTable, Outputs, profile_as
 from bertc.model.heads import Pooler
 from bertc.model.inputs import EncoderInputs, gather_positions
 from bertc.model.native import dropout
-from bertc.model.own import call_own, construct_from
+from bertc.model.own import OwnModule
 
 
 class OwnBody(BodyAboveTable):
@@ -28,8 +28,7 @@ class OwnBody(BodyAboveTable):
     def __init__(self, node: OwnBodyNode) -> None:
         table = {weight.name: weight for weight in node.weights()}
         super().__init__(node, table)
-        module = construct_from(table, NAME, node.own)
-        self.recurrence = nn.ModuleList([nn.ModuleDict({"own": module})])
+        self.recurrence = nn.ModuleList([OwnModule(table, NAME, node.own)])
         self.pooler = Pooler(table, node) if node.pooler else None
 
     def forward(self, inputs: EncoderInputs, dtype: torch.dtype, request: Wanted = LAST) -> Outputs:
@@ -40,7 +39,7 @@ class OwnBody(BodyAboveTable):
         by_layer = {0: x_bsh} if 0 in request.states else {}
         if request.whole_layers(1):
             real_bs = torch.ones_like(ids_bs) if real_bs is None else real_bs
-            call = partial(call_own, self.recurrence[0].get_submodule("own"))
+            call: Callable[..., Tensor] = self.recurrence[0]
             if self.recompute and torch.is_grad_enabled():
                 call = partial(checkpoint, call, use_reentrant=False)
             with profile_as("recurrence"):

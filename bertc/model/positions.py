@@ -5,19 +5,19 @@ n heads, d head_dim, p pairs of numbers of a head.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from functools import partial
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from bertc.ir.network import positions as nodes
 from bertc.ir.network.positions import Positions
 from bertc.model.attention.masks import Blocks, Mask
 from bertc.model.inputs import EncoderInputs
-from bertc.model.native import Kernels, kernels_for
+from bertc.model.native import kernels_for, with_gradient
 from bertc.model.weights import Embedding, Table, parameter
 
 
@@ -101,8 +101,9 @@ class Rotation(NamedTuple):
         """Heads of queries or keys after their turns."""
         kernels = kernels_for(x_blnd)
         if kernels is not None:
-            inputs = x_blnd, *angles, self.interleaved, kernels
-            return cast(Tensor, _Turned.apply(*inputs))  # type: ignore[no-untyped-call]
+            turn = partial(kernels.turn, adjacent=self.interleaved)
+            there, back = partial(turn, *angles, way=1), partial(turn, way=-1)
+            return with_gradient(there, back, angles, x_blnd)
         cosines, sines = (x.to(x_blnd.dtype) for x in angles)
         pairs = cosines.shape[-1]
         turning, still = x_blnd[..., : 2 * pairs], x_blnd[..., 2 * pairs :]
@@ -114,31 +115,6 @@ class Rotation(NamedTuple):
         if self.interleaved:
             return torch.cat([torch.stack(both, dim=-1).flatten(-2), still], dim=-1)
         return torch.cat([*both, still], dim=-1)
-
-
-class _Turned(torch.autograd.Function):
-    """One kernel for both ways: gradients turn back."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x_blnd: Float[Tensor, "b l n d"],
-        cosines: Float[Tensor, "#b l 1 p"],
-        sines: Float[Tensor, "#b l 1 p"],
-        interleaved: bool,
-        kernels: Kernels,
-    ) -> Tensor:
-        ctx.save_for_backward(cosines, sines)
-        ctx.how = interleaved, kernels
-        x_blnd = x_blnd if x_blnd.stride(3) == 1 else x_blnd.contiguous()
-        return kernels.turn(x_blnd, cosines, sines, interleaved, 1)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, upstream_blnd: Tensor) -> tuple[Tensor | None, ...]:
-        interleaved, kernels = ctx.how
-        upstream_blnd = upstream_blnd.contiguous()
-        return kernels.turn(upstream_blnd, *ctx.saved_tensors, interleaved, -1), *[None] * 4
 
 
 class Distances(NamedTuple):

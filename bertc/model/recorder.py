@@ -20,9 +20,10 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils.flop_counter import flop_registry
 
 from bertc.base import own_code
-from bertc.base.own_code import RefusedError
+from bertc.base.own_code import RefusedError, load_class
 from bertc.ir.own import Own, OwnPlace, Read, Recording, Size, Work
-from bertc.model.own import construct, load_class, try_unit
+from bertc.model import own_rules
+from bertc.model.own import construct, try_unit
 
 _POINTS = ((4, 32), (8, 32), (4, 64))
 """Rows and tokens of a recording; the others say how a number grows with either."""
@@ -143,8 +144,18 @@ def _steps(part: Own, place: OwnPlace, sizes: _Sizes, rows: int, tokens: int) ->
 
 
 def _record(part: Own, place: OwnPlace, sizes: _Sizes) -> Recording:
-    """The recording with these sizes; refuses operations that are others for other lengths."""
-    recorded = [_steps(part, place, sizes, *point) for point in _POINTS]
+    """The recording with these sizes."""
+    weights = construct(part, sizes).named_parameters()
+    return Recording(
+        sizes=tuple(part.chosen(sizes).values()),
+        width=sizes["hidden"] if place in _ANY_WIDTH else 0,
+        weights=tuple((name, tuple(weight.shape)) for name, weight in weights),
+        works=_works([_steps(part, place, sizes, *point) for point in _POINTS]),
+    )
+
+
+def _works(recorded: list[list[_Step]]) -> tuple[Work, ...]:
+    """Operations by their growth; refuses those that are others for other lengths."""
     if any([s[0] for s in steps] != [s[0] for s in recorded[0]] for steps in recorded):
         raise RefusedError("it does something else for other numbers of rows or tokens")
     (rows, tokens), works = _POINTS[0], list[Work]()
@@ -154,13 +165,17 @@ def _record(part: Own, place: OwnPlace, sizes: _Sizes) -> Recording:
             a, b = (round(math.log2(m / n)) if n and m else 0 for m in more)
             numbers.append((n / rows**a / tokens**b, a, b))
         works.append(Work(does=does, numbers=tuple(numbers), maps=maps))
-    weights = construct(part, sizes).named_parameters()
-    return Recording(
-        sizes=tuple(part.chosen(sizes).values()),
-        width=sizes["hidden"] if place in _ANY_WIDTH else 0,
-        weights=tuple((name, tuple(weight.shape)) for name, weight in weights),
-        works=tuple(works),
-    )
+    return tuple(works)
+
+
+def _update_steps(part: Own, rows: int, columns: int) -> list[_Step]:
+    """The operations of an update of a matrix."""
+    update, operations = own_code.make(part).update, _Operations(nn.Module())
+    reads = inspect.signature(update).parameters
+    values = {name: 1 if name == "step" else torch.ones(rows, columns) for name in reads}
+    with torch.no_grad(), operations:
+        update(**values)
+    return operations.steps
 
 
 def try_out(part: Own, place: OwnPlace, sizes: _Sizes) -> dict[str, bool]:
@@ -225,7 +240,8 @@ def look_up(part: Own, place: OwnPlace, layers: list[_Sizes]) -> dict[str, Any]:
     parameters, stated = inspect.signature(made).parameters, dict(part.arguments)
     if unknown := stated.keys() - parameters.keys():
         raise RefusedError(f"it has no argument {min(unknown)}, but {', '.join(parameters)}")
-    asks = tuple(n for n in get_args(Size) if n in parameters and n not in stated)
+    sized = place not in ("optimizer", "schedule")
+    asks = tuple(n for n in get_args(Size) if sized and n in parameters and n not in stated)
     gets = _SIZES.get(place, get_args(Size)[:4])
     if lacking := {*asks} - {*gets}:
         raise RefusedError(f"at this place it gets {' and '.join(gets)}, and no {min(lacking)}")
@@ -236,6 +252,12 @@ def look_up(part: Own, place: OwnPlace, layers: list[_Sizes]) -> dict[str, Any]:
     needed = [n for n, p in parameters.items() if p.default is p.empty and "*" not in str(p)]
     if missing := [n for n in needed if n not in {*stated, *asks}]:
         raise RefusedError(f"{name} needs {missing[0]}: write {missing[0]}=... in own(...)")
+    if place == "schedule":
+        return own_rules.try_schedule(part)
+    if place == "optimizer":
+        state = own_rules.try_rule(part)
+        works = _works([_update_steps(part, *point) for point in _POINTS])
+        return {"state": state, "works": [work.model_dump(mode="json") for work in works]}
     recordings = dict[tuple[tuple[int, ...], int], Recording]()
     with torch.random.fork_rng(devices=[]):
         part = part.model_copy(update={"asks": asks, "reads": reads, "layer": 0})
@@ -262,7 +284,13 @@ def reply(request: dict[str, Any]) -> dict[str, Any]:
             file, lines = request["own"]["code"].rpartition(":")[0], own_code.lines_of(error)
             if isinstance(error, SyntaxError):
                 lines = [f"{file}:{error.lineno}: {(error.text or '').strip()}"]
-            return {"refused": f"{type(error).__name__}: {error}", "lines": lines}
+            if request["place"] == "unit" and "pieces" in request["own"]["source"]:
+                lines += ["without a vocabulary, pieces are made up: 0, 1, 2 and so on"]
+            words = f"{type(error).__name__}: {error}"
+            if "meta" in words.lower():  # tensors without values, which an estimate records
+                words = "its shapes or steps depend on values of tensors, which no estimate knows"
+                lines += ["compute it for all tokens, and choose by torch.where or a product"]
+            return {"refused": words, "lines": [*dict.fromkeys(lines)]}
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from bertc.text.prepared.opening import PreparedPart, part_at, put_folder, read_
 from bertc.text.prepared.plan import CORPUS_FILE, HELD_OUT, TOKENIZER, PreparationPlan, read_plan
 from bertc.text.rows import rewriting
 from bertc.text.rows.cleaning import copies, keys_in, removal_text
-from bertc.text.rows.tokens import SPLITS, TOKEN_FILES, Tokens, open_tokens
+from bertc.text.rows.tokens import SPLITS, TOKEN_FILES, open_tokens
 
 GO_ON = "the same command goes on"
 STORE_READERS = 16
@@ -197,13 +197,11 @@ def _join_parts(
         aside = Path(name)
         counted = [_copied(place, part, ["train.counts"], aside) for part in parts]
         total = np.sum([np.fromfile(copy / "train.counts", np.int64) for copy in counted], axis=0)
-
-        def opened(part: PreparedPart) -> Tokens:
-            files = [f"heldout.{file}" for file in TOKEN_FILES]
-            return open_tokens(_copied(place, part, files, aside), "heldout", dtype)
-
+        files = [f"heldout.{file}" for file in TOKEN_FILES]
         giving = (part for part in parts if part.facts["heldout"]["tokens"])
-        facts = rewriting.join_held_out(folder, map(opened, giving))
+        copied = (_copied(place, part, files, aside) for part in giving)
+        opened = (open_tokens(copy, "heldout", dtype) for copy in copied)
+        facts = rewriting.join_held_out(folder, opened)
     (folder / "train.counts").write_bytes(total.tobytes())
     return facts
 

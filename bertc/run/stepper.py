@@ -31,7 +31,7 @@ from bertc.ir.program import Network, Program, Resolved, Stage, split_rows
 from bertc.ir.vocabulary import WordPiece
 from bertc.learn.objectives import MicroBatch, corrupt, mask_key
 from bertc.learn.objectives.targets import Predictions
-from bertc.learn.step.feed import Feed, to_inputs
+from bertc.learn.step.feed import text_feed, to_inputs
 from bertc.learn.step.micro_batches import split
 from bertc.machine import machine
 from bertc.machine.machine import detect, dtype_of, kernels, make_plan
@@ -189,7 +189,8 @@ class Stepper:
         model = build(self.program, self.plan.device)
         model.compute_dtype = dtype_of(self.plan)
         update, done = first_step(self.program, model, self.plan), count()
-        with keep_freed_memory(), Feed(text, 0, UNBOUNDED_STEPS, device, update.corrupt) as feed:
+        batches = text_feed(text, 0, UNBOUNDED_STEPS, device, update.corrupt)
+        with keep_freed_memory(), batches as feed:
 
             def step() -> float:
                 waited, index = 0.0, next(done)

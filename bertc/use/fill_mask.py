@@ -1,26 +1,23 @@
 """``bertc fill``: a model's predictions for masks, or for the token after a text.
 
-Axes: m masks, s sequence, h hidden, v vocabulary.
+Axes: m masks, w rows of the token table, v vocabulary.
 """
 
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from bertc.base.diagnostics import InNotebooks, Table, UsageError, as_data_error
-from bertc.ir.learning import Objective
-from bertc.learn.objectives import tensors_of
-from bertc.model import EncoderInputs, Model
-from bertc.run.evaluation.word_networks import GUESSING, learned_terms, token_scores
+from bertc.model import Model
+from bertc.run.evaluation.word_networks import GUESSING, MaskedRow, learned_terms, masked_scores
 from bertc.run.models.loading import load
+from bertc.run.models.vectors import in_batches
 from bertc.text.vocab.vocabulary import FAILS, Vocabulary, vocabulary_of
 
 MASK = "[MASK]"
 """Spelling of the mask in a text, accepted beside the vocabulary's own."""
-ROWS = 16
 LONGEST_ROW = 2048
 """Maximum row length in tokens if the model sets none; memory grows with its square."""
 
@@ -83,14 +80,12 @@ def fill_in(model: Model, vocab: Vocabulary, text: str, top: int = 5, language: 
     if language and language not in known:
         remedy = f"it knows {', '.join(known)}" if known else "it has no languages: leave it out"
         raise UsageError(f"the model does not know {language} as a language", help=remedy)
-    # Without a language it is the index after the last.
-    reader = _Reader(model, vocab, known.index(language) if language else len(known))
     end = filler.fills == "end"
-    ids, places = (_beginning(vocab, text), [0]) if end else _encode(vocab, text)
+    ids, places = (_beginning(vocab, text), [-1]) if end else _encode(vocab, text)
+    spoken = known.index(language) if language else None
     masks: list[tuple[Candidate, ...]] = []
-    for start in range(0, len(places), ROWS):
-        part = places[start : start + ROWS]
-        scores_mw = reader.next(ids, filler) if end else reader.masked(ids, part, filler)
+    for part, inputs in in_batches(model, _rows(model, vocab, ids, places), vocab.pad, spoken):
+        scores_mw = masked_scores(model, filler, part, inputs, vocab.mask)
         scores_mv = scores_mw[:, : vocab.size]  # rows that only fill the table are no tokens
         masks += [_best(vocab, row_v, top) for row_v in scores_mv.softmax(dim=1)]
     guessed = model.resolved.stages[-1].learner(filler).role == "sampled"
@@ -134,45 +129,22 @@ def _ids(vocabulary: Vocabulary, text: str) -> list[int]:
     return ids
 
 
-class _Reader:
-    """A model with the row layout of its last stage; long texts are read in windows."""
-
-    def __init__(self, model: Model, vocabulary: Vocabulary, tongue: int) -> None:
-        self.model, self.vocabulary, self.tongue = model, vocabulary, tongue
-        running = model.resolved.stages[-1].format.kind == "stream"
-        self.first = [] if running else [vocabulary.cls]
-        self.last = [] if running else [vocabulary.sep]
-
-    def room(self, ids: list[int]) -> int:
-        """Number of tokens of the text that fit in a row."""
-        around = len(self.first) + len(self.last)
-        most = self.model.resolved.encoder.room or LONGEST_ROW
-        return min(most, len(ids) + around) - around
-
-    @torch.inference_mode()
-    def masked(self, ids: list[int], places: list[int], objective: Objective) -> Tensor:
-        """Scores (m, v) at each of ``places``, by the head of an objective."""
-        rows, positions, room = [], [], self.room(ids)
-        for place in places:
-            # As much context before the mask as after it, but rows are filled at the ends.
-            start = max(0, min(place - room // 2, len(ids) - room))
-            rows.append([*self.first, *ids[start : start + room], *self.last])
-            positions.append(len(self.first) + place - start)
-        rows_ms, positions_m = torch.tensor(rows), torch.tensor(positions)
-        ask = tensors_of(objective).ask
-        reading, at_m = ask(self._reading(rows_ms), positions_m, self.vocabulary.mask)
-        return token_scores(self.model, objective, reading, at_m)
-
-    @torch.inference_mode()
-    def next(self, ids: list[int], objective: Objective) -> Tensor:
-        """Scores (1, v) of the token after a text."""
-        row_1s = torch.tensor([[*self.first, *ids[-self.room(ids) :]]])
-        last_1 = torch.tensor([row_1s.shape[1] - 1])
-        return token_scores(self.model, objective, self._reading(row_1s), last_1)
-
-    def _reading(self, rows_ms: Tensor) -> EncoderInputs:
-        tongues_ms = torch.full_like(rows_ms, self.tongue)
-        return EncoderInputs(rows_ms, torch.zeros_like(rows_ms), language_ids=tongues_ms)
+def _rows(
+    model: Model, vocabulary: Vocabulary, ids: list[int], places: list[int]
+) -> list[MaskedRow]:
+    """A row of the last stage's layout around each place; around -1 one that ends with the text."""
+    running = model.resolved.stages[-1].format.kind == "stream"
+    first, last = ([], []) if running else ([vocabulary.cls], [vocabulary.sep])
+    around = len(first) + len(last)
+    room = min(model.resolved.encoder.room or LONGEST_ROW, len(ids) + around) - around
+    rows = []
+    for place in places:
+        # As much context before the mask as after it, but rows are filled at the ends.
+        start = max(0, min(place - room // 2, len(ids) - room)) if place >= 0 else len(ids) - room
+        row = (*first, *ids[start : start + room], *(last if place >= 0 else ()))
+        at = len(first) + place - start if place >= 0 else len(row) - 1
+        rows.append(MaskedRow(row, (0,) * len(row), 0, place, at))
+    return rows
 
 
 def _best(vocabulary: Vocabulary, probabilities_v: Tensor, top: int) -> tuple[Candidate, ...]:

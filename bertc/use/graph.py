@@ -21,7 +21,7 @@ from bertc.ir.program import MAIN, Resolved
 from bertc.ir.terms.heads import ConditionedSpanHead, VocabularyHead
 from bertc.learn.objectives import TaskTensors, token_logits
 from bertc.learn.objectives.softmax.similarities import pooled
-from bertc.model import EncoderInputs, Model, gather_positions
+from bertc.model import EncoderInputs, Model, TokenHead, gather_positions
 
 LAST_STATE, POOLED_STATE = "last_hidden_state", "pooled"
 
@@ -117,9 +117,16 @@ def scores(
         if (axes := len(_output(term).axes)) == 3:
             return scores_bkc
         return scores_bkc[:, 0] if axes == 2 else scores_bkc[:, 0, 0]
+    return language_scores(model, term.head_name, states_bsh)
+
+
+def language_scores(model: Model, head: str, states_bsh: Tensor, network: str = MAIN) -> Tensor:
+    """Scores (b, s, v) of every token by a head; log p for an adaptive one."""
+    module, body = model.heads[head], model.network(network)
+    if isinstance(module, TokenHead):
+        return token_logits(states_bsh, module, body)
     b, s, h = states_bsh.shape
-    scores_nv = token_logits(states_bsh.reshape(b * s, h), head, network)
-    return scores_nv.reshape(b, s, -1)
+    return token_logits(states_bsh.reshape(b * s, h), module, body).reshape(b, s, -1)
 
 
 def _output(term: Objective) -> Output:

@@ -42,19 +42,16 @@ Cells = dict[str, Any]
 
 def columns_of(task: AnyTask, path: Path) -> Iterator[Cells] | None:
     """The columns of each row by name; None of files in official layouts."""
-    return _columns(task, path) if isinstance(task, OwnTable) and is_table(path) else None
-
-
-def _columns(task: AnyTask, path: Path) -> Iterator[Cells]:
+    if not (isinstance(task, OwnTable) and is_table(path)):
+        return None
     values = [getattr(task, name, "") for name in NAMING]
     columns = [name for value in values for name in ([value] if isinstance(value, str) else value)]
     names = names_of_columns(path)
     if all(map(str.isdecimal, filter(None, columns))):
         names = [str(number) for number in range(len(names))]
     names = list(dict.fromkeys(names))
-    for _, cells in table(path, ColumnSelection((), tuple(names))):  # a row for each example
-        row = dict(zip(names, cells, strict=True))
-        yield {name: _plain(cell) for name, cell in row.items()}
+    rows = table(path, ColumnSelection((), tuple(names)))  # a row for each example
+    return ({name: _plain(c) for name, c in zip(names, cells, strict=True)} for _, cells in rows)
 
 
 def _plain(cell: Any) -> Any:

@@ -116,10 +116,8 @@ def _example(vocabulary: Vocabulary, task_set: TaskSet, batch: TaskBatch, row: i
             right = names[targets[0]]
         case Several(names=names):
             right = listed([n for n, yes in zip(names, targets[0], strict=True) if yes]) or "none"
-        case Score(names=names) if len(names) > 1:
-            right = ", ".join(f"{number:g}" for number in batch.targets[row, 0])
         case Score():
-            right = f"{batch.targets[row, 0]:g}"
+            right = ", ".join(f"{number:g}" for number in batch.targets[row, 0].flat)
         case Choice(most=most):
             right = "this choice" if row % most == targets[0] else "another choice"
         case Tags(names=names):

@@ -19,13 +19,13 @@ from bertc.hub.families.config import place_of_cls
 from bertc.hub.folders import replacing
 from bertc.hub.leaving.exporting import save_tokenizer
 from bertc.ir.learning import AnyTask, Classify, TextKind
-from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags, Vector
+from bertc.ir.learning.answer import Choice, Span, Tags
 from bertc.ir.program import Resolved
 from bertc.model import EncoderInputs, Model
 from bertc.run.evaluation.task_lookup import is_imported, task_of
 from bertc.run.models.loading import load as load_model
 from bertc.run.models.loading import transformer_of
-from bertc.run.models.vectors import batch_of_rows, embed
+from bertc.run.models.vectors import embed, padded, text_rows
 from bertc.run.records.calibration import fit_of_head
 from bertc.tasks.examples.encode import encode
 from bertc.tasks.layouts import example
@@ -62,11 +62,8 @@ class Tokenizer:
         pairs = [_pair(text) for text in ([texts] if single else texts)]
         examples = [example.TextExample(str(n), text, None) for n, text in enumerate(pairs)]
         rows = encode(Classify(), examples, self.vocabulary, self.longest, self._segments)
-        numbers = np.arange(len(pairs))
-        token_ids_bs, segment_ids_bs, lengths_b = batch_of_rows(rows, numbers, self.vocabulary.pad)
-        mask_bs = torch.arange(token_ids_bs.shape[1]) < lengths_b[:, None]
-        ids = {"token_ids": token_ids_bs, "segment_ids": segment_ids_bs}
-        return {**ids, "attention_mask": mask_bs}
+        names = ("token_ids", "segment_ids", "attention_mask")
+        return dict(zip(names, padded(text_rows(rows), self.vocabulary.pad), strict=True))
 
 
 class Trained(Model):
@@ -231,11 +228,9 @@ def _example(task: AnyTask, number: int, row: Any) -> example.Example:
     either = is_imported(task) and len(parts) in (1, 2) and not isinstance(answer, Span)
     if not _are_texts(parts) or not (either or len(parts) == len(task.reads)):
         raise _unlike(task, number, written)
-    match answer:
-        case Labels() | Several() | Score() | Vector():
-            return example.TextExample(key, parts, None)
-        case Span():
-            return example.QuestionExample(key, parts[0], parts[1], (), None)
+    if isinstance(answer, Span):
+        return example.QuestionExample(key, parts[0], parts[1], (), None)
+    return example.TextExample(key, parts, None)
 
 
 def _inputs(task: AnyTask, number: int, row: dict[str, Any]) -> Any:

@@ -20,9 +20,7 @@ from bertc.base.storage.plain_file import read_bytes, read_json, read_text, size
 from bertc.run.records.folder import RunFolder
 
 
-@pytest.fixture
-def places(tmp_path: Path) -> dict[str, Path]:
-    """Names that are no plain files, by why they are none."""
+def test_what_is_no_plain_file_is_refused_at_once(tmp_path):
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "dangling").symlink_to("nowhere")
     (tmp_path / "folder").mkdir()
@@ -34,14 +32,11 @@ def places(tmp_path: Path) -> dict[str, Path]:
         server.bind("socket")
     os.chdir(here)
     names = ("loop", "dangling", "folder", "pipe", "socket", "no", "x" * 300, "a\0b", "\ud800")
-    return {name: tmp_path / name for name in names} | {
+    places = {name: tmp_path / name for name in names} | {
         "device": Path("/dev/zero"),
         "below a file": tmp_path / "file" / "x",
         "no such user": paths.user_path("~nouser-of-bertc/x"),
     }
-
-
-def test_what_is_no_plain_file_is_refused_at_once(places):
     for name, path in places.items():
         for read in (lambda p: read_bytes(p, 10), lambda p: read_json(p, 10), size_bytes):
             caught = pytest.raises(MissingInputError, read, path)
@@ -120,8 +115,7 @@ def test_bytes_of_no_encoding_and_signs_that_another_left(tmp_path, monkeypatch)
         Path("a.txt").write_text(spoilt, encoding="utf-8")
         (remark,) = controls_in("a.txt", spoilt)
         assert " of U+0080 to U+009F, as in " in remark.message
-        command = remark.help.split(": ", 1)[1].split("; then")[0]
-        subprocess.run(["sh", "-c", command], check=True)
+        subprocess.run(["sh", "-c", remark.help.split(": ", 1)[1].split("; then")[0]], check=True)
         assert Path("utf8-a.txt").read_text(encoding="utf-8") == text
 
 

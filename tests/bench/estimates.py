@@ -28,7 +28,7 @@ from torch.autograd.profiler import profile
 from bertc.api import resolve
 from bertc.cost import device_named, estimate
 from bertc.ir.program.resolved import Resolved
-from bertc.learn.step.feed import Batch, Feed, split
+from bertc.learn.step.feed import Batch, split, text_feed
 from bertc.learn.step.step import TrainStep
 from bertc.machine.machine import determinism
 from bertc.machine.memory import keep_freed_memory
@@ -146,7 +146,7 @@ def _steps(resolved: Resolved) -> None:
         return
     text = RandomText(stage, resolved.encoder.vocab_size)
     cpu = torch.device("cpu")
-    with determinism(), Feed(text, 0, stage.steps, cpu, step.corrupt) as feed:
+    with determinism(), text_feed(text, 0, stage.steps, cpu, step.corrupt) as feed:
         for number in range(min(STEPS, stage.steps)):
             step(feed.take(), number, 1e-4)
 

@@ -276,8 +276,7 @@ def _json(content: bytes, draw: random.Random, text: str) -> bytes:
         parent, deeper = parent[key], 0.75
         key = draw.choice(list(parent) if isinstance(parent, dict) else range(len(parent)))
     parent[key] = _MARK
-    marked = json.dumps(root, ensure_ascii=False)[1:-1]
-    lines[at] = marked.replace(json.dumps(_MARK), text)
+    lines[at] = json.dumps(root, ensure_ascii=False)[1:-1].replace(json.dumps(_MARK), text)
     return ("\n".join(lines) + "\n").encode("utf-8", "surrogatepass")
 
 

@@ -92,10 +92,15 @@ AXES: Mapping[str, tuple[str, ...]] = {
     ),
     "init": ("init='bert'", "init=layers('bert',[0,3]) layers=2", "init=vectors('vectors.txt')"),
     "freeze": ("freeze=1", "freeze=embeddings"),
-    "own": ("ffn=own('own_parts.py:Experts')", "attention=own('own_parts.py:Convolution')",
-            "norm=pre(function=own('own_parts.py:Tanh'))", "residual=own('own_parts.py:Gated')",
-            "objective=mlm+own('own_parts.py:Detected')",
-            "objective=mlm(unit=own('own_parts.py:Pairs'))"),
+    "own": (
+        "ffn=own('own_parts.py:Experts')", "attention=own('own_parts.py:Attention')",
+        "norm=pre(function=own('own_parts.py:Tanh'))", "residual=own('own_parts.py:Gated')",
+        "objective=mlm+own('own_parts.py:Detected')",
+        "objective=mlm(unit=own('own_parts.py:Pairs'))", "activation=own('own_parts.py:Sloped')",
+        "positions=own('own_parts.py:Placed',most=64)",
+        "positions=own('own_parts.py:Turned',on=heads)",
+        f"body=own('own_parts.py:Mixer',hidden=32) {OTHER_BODY}",
+    ),
 }  # fmt: skip
 """A text for each value: settings, those that are empty taken away, and stages behind them."""
 

@@ -36,8 +36,7 @@ def start(words: list[str]) -> int:
     """The process of a command."""
     if pid := os.fork():
         return pid
-    silent = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(silent, 1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.dup2(os.open("errors.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
     os._exit(forking.command(words, Path.cwd()))
 

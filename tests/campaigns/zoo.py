@@ -165,8 +165,7 @@ def tried(
     line.imported, line.other = line.imported + 1, line.other + ids + pairs
     line.rows += len(lines) + len(lines) // 2
     batch = batch_of(tokenizer, lines[: test_tasks.CHOICES], theirs)
-    ours = load(place / "run")
-    states, heads = apart(ours, theirs, batch)
+    states, heads = apart(load(place / "run"), theirs, batch)
     export_run(place / "run", place / "back")
     with contextlib.redirect_stderr(io.StringIO()):
         back = type(theirs).from_pretrained(place / "back").eval()

@@ -96,8 +96,7 @@ def test_a_base_in_tokens_is_shortened_in_proportion():
 def test_what_does_not_fit_an_inherited_warmup_is_shown_where_it_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "base.bertc").write_text("layers=1 batch=256 batch_warmup=rising(64, 10)")
-    refused = pytest.raises(SpecError, resolve, 'extends "base.bertc" batch=32')
-    (found,) = refused.value.diagnostics
+    (found,) = pytest.raises(SpecError, resolve, 'extends "base.bertc" batch=32').value.diagnostics
     assert found.span.text == "batch=32"
     assert str(found.notes[0].span) == "base.bertc:1:20"
     assert resolve(f'extends "base.bertc" batch=32 {found.help}')

@@ -287,8 +287,7 @@ def test_a_grown_layer_computes_as_the_layer_it_is_a_copy_of(growth):
             continue
         old, new = (sharing(scheme, layers) for layers in (before, after))
         copies = weight_map(old, new, growth).copies
-        names = {weight.name for weight in model_weights(old)}
-        _, misfits = fit(old, names, new, growth)
+        _, misfits = fit(old, {weight.name for weight in model_weights(old)}, new, growth)
         agree = all(
             copies[f"encoder.{part}.{owner}.norm.weight"]
             == f"encoder.{part}.{there[growth.source(layer, before, after)]}.norm.weight"

@@ -9,7 +9,6 @@ import pytest
 
 from bertc import lang
 from bertc.api import points, resolve
-from bertc.base.storage.paths import shipped_specs
 from bertc.cli.emit import emit
 from bertc.ir.learning.objective import Mlm
 from bertc.ir.program.resolved import Resolved, model_weights
@@ -18,6 +17,7 @@ from bertc.lab.drawing.pictures import dot, svg
 from tests.hub.programs import bert_folder
 from tests.kinds import NETWORKS, OBJECTIVES
 from tests.net.programs import FARM
+from tests.shipped import PROGRAMS
 
 TOY = "layers=2 hidden=32 heads=2 vocab=500 seq=32 batch=4"
 UNIONS = ("attention", "positions", "share", "norm", "ffn", "table", "generator")
@@ -37,10 +37,10 @@ def assert_drawn(program: Resolved) -> None:
     assert text.count("{ ") == len(re.findall("^}$", text, re.MULTILINE))
 
 
-@pytest.mark.parametrize("spec", [*shipped_specs(), *(f"{TOY} {kind}" for kind in KINDS)])
+@pytest.mark.parametrize("spec", [*PROGRAMS, *(f"{TOY} {kind}" for kind in KINDS)])
 def test_every_shipped_spec_and_kind_is_drawn(spec: str, monkeypatch) -> None:
     monkeypatch.chdir(FARM)
-    for program in points(spec):
+    for program in PROGRAMS.get(spec) or points(spec):
         assert_drawn(program)
 
 
@@ -97,10 +97,10 @@ def test_a_task_is_shown_with_its_labels_and_as_written_with_the_places(tmp_path
 
 
 @pytest.mark.parametrize(
-    "spec", [*shipped_specs(), *(f"{TOY} {objective}" for objective in OBJECTIVES.values())]
+    "spec", [*PROGRAMS, *(f"{TOY} {objective}" for objective in OBJECTIVES.values())]
 )
 def test_what_is_shown_reads_back_as_the_same_run(spec: str) -> None:
-    (first, *others) = points(spec)
+    (first, *others) = PROGRAMS.get(spec) or points(spec)
     if not others:
         (again,) = points(emit(spec, (), "resolved"))
         assert again.fingerprint() == first.fingerprint()

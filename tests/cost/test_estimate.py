@@ -54,8 +54,7 @@ def test_where_a_step_goes_adds_up() -> None:
         assert whole == pytest.approx(stage.time.seconds_per_step)
         bounds = (p.arithmetic_seconds + p.memory_seconds + p.start_seconds for p in stage.where)
         assert sum(bounds) == pytest.approx(whole)
-        activations = sum(part.activations_bytes for part in stage.where)
-        assert activations == stage.memory.activations_bytes
+        assert sum(part.activations_bytes for part in stage.where) == stage.memory.activations_bytes
         states = 16 * found.parameters.total
         assert sum(part.state_bytes for part in stage.where) == states
     text = where_table([found])
@@ -204,8 +203,7 @@ def test_figures_of_accelerators() -> None:
     assert ACCELERATORS["h100-pcie"].bf16_flops < ACCELERATORS["h100"].bf16_flops
     assert estimate(resolve(LARGE), "a100").time.assumed_mfu == pytest.approx(0.447, abs=0.005)
     assert estimate(resolve(DECODER), "h100").time.assumed_mfu == pytest.approx(0.404, rel=0.1)
-    tiny = "layers=2 hidden=64 heads=2 vocab=1000 seq=32 batch=8"
-    found = estimate(resolve(tiny), "h200").time
+    found = estimate(resolve("layers=2 hidden=64 heads=2 vocab=1000 seq=32 batch=8"), "h200").time
     # Counts of what torch dispatches: 97 a layer, 143 around them, 120 for masking and the update.
     assert found.seconds_per_step == pytest.approx((2 * 97 + 143 + 120) * LAUNCH_SECONDS)
 
@@ -219,8 +217,7 @@ def test_steps_take_on_an_h100_what_was_measured_there(name: str) -> None:
     settings += [f"positions=learned({step['seq']})", "device=cuda", "compile=on"]
     settings += ["objective=mlm", "format=blocks", "steps=9"]
     found = estimate(resolve(name, settings), "h100")
-    taken = contender["seconds"]["median"]
-    assert found.time.seconds_per_step == pytest.approx(taken, rel=0.03)
+    assert found.time.seconds_per_step == pytest.approx(contender["seconds"]["median"], rel=0.03)
     assert found.memory.peak_bytes == pytest.approx(contender["peak_bytes"], rel=0.015)
 
 

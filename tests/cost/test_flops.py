@@ -20,13 +20,13 @@ from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import MicroBatch, TaskTargets, corrupt
 from bertc.learn.optim.optimizers import make_rule, zero_moments
 from bertc.learn.step.feed import to_inputs
-from bertc.learn.step.objective import Objective, make_objective
+from bertc.learn.step.objective import make_objective
 from bertc.model import EncoderInputs, build
 from bertc.model.model import Frozen
 from bertc.run.beginning.synthetic import RandomText, uniform_vocab
 from bertc.run.beginning.teachers import frozen_networks
 from tests.kinds import FORMAT_KINDS, OBJECTIVES, TEACHER, TEXT_KINDS, UNIT_KINDS
-from tests.specs.test_flop_counter import BATCH, micro_batch
+from tests.specs.test_flop_counter import BATCH, counted, micro_batch
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 
@@ -34,8 +34,7 @@ GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 @pytest.mark.parametrize("line", GOLDEN["electra, train_total"])
 def test_electra_s_counter(line: str) -> None:
     name, *settings = line.split()
-    resolved = resolve(name, settings)
-    found = estimate(resolved, convention="electra").flops.train_total
+    found = estimate(resolve(name, settings), convention="electra").flops.train_total
     assert found == pytest.approx(GOLDEN["electra, train_total"][line], rel=1e-9)
 
 
@@ -100,21 +99,12 @@ def test_torch_counts_the_same_of_heads_of_tasks(settings: str, head: str, read:
         for name, weight in model.named_parameters():
             weight.requires_grad_(name in learned)
         objective = make_objective(model, stage, False)
-        forward, trained = _counted(objective, MicroBatch(reading, ids_bs, {node.title: answers}))
+        forward, trained = counted(objective, MicroBatch(reading, ids_bs, {node.title: answers}))
     assert {name for name, weight in model.named_parameters() if weight.grad is not None} == learned
     found = estimate(resolved)
     assert found.parameters.total == sum(weight.numel() for weight in model.parameters())
     assert 2 * found.flops.forward_per_example == forward
     assert 2 * found.flops.train_per_example == trained
-
-
-def _counted(objective: Objective, batch: MicroBatch, terms: int = 1) -> tuple[int, int]:
-    """FLOPs of forward, and of forward and backward, as torch counts them."""
-    with FlopCounterMode(display=False) as counter:
-        loss, *_ = objective(batch, torch.ones(terms))
-        forward = counter.get_total_flops()
-        loss.backward()  # type: ignore[no-untyped-call]
-    return forward, counter.get_total_flops()
 
 
 @pytest.mark.parametrize(
@@ -136,7 +126,7 @@ def test_torch_counts_the_same_of_texts_that_are_compared(pooling: str, extra: s
         at_bk = first_b1 if pooling == "cls" else None
         reading = EncoderInputs(ids_bs, attention_mask=ids_bs.bool(), output_positions=at_bk)
         objective = make_objective(build(resolved, device="meta"), stage, False)
-        forward, trained = _counted(objective, MicroBatch(reading, ids_bs, {"embed": targets}))
+        forward, trained = counted(objective, MicroBatch(reading, ids_bs, {"embed": targets}))
     found = estimate(resolved).flops
     assert found.forward_per_example * stage.batch == pytest.approx(forward, rel=1e-3)
     assert found.train_per_example * stage.batch == pytest.approx(trained, rel=1e-3)
@@ -190,7 +180,7 @@ def test_torch_counts_the_same_of_a_step_with_a_teacher(name: str) -> None:
         objective = make_objective(model, stage, False, (frozen,))
         with FlopCounterMode(display=False) as counter, torch.no_grad():
             objective(batch, torch.ones(len(stage.objective)))
-        _, trained = _counted(objective, batch, len(stage.objective))
+        _, trained = counted(objective, batch, len(stage.objective))
     # The gradient of a bias is run as a product with one column, which is none of the model's.
     masked = any(term.name == "mlm" for term in stage.objective)
     bias = 2 * masked * stage.batch * stage.encoder.token_head.scores(stage.predictions())
@@ -246,7 +236,7 @@ def test_torch_counts_the_same_where_layers_are_frozen(extra: str) -> None:
         model = build(resolved, device="meta")
         for name, weight in model.named_parameters():
             weight.requires_grad_(name in learned)
-        _, trained = _counted(make_objective(model, stage, False), micro_batch(stage))
+        _, trained = counted(make_objective(model, stage, False), micro_batch(stage))
     bias = 2 * stage.encoder.token_head.scores(stage.predictions())
     found = estimate(resolved).flops
     assert found.train_per_example == pytest.approx(trained / BATCH - bias, rel=1e-3)
@@ -273,8 +263,7 @@ def applied_weights(encoder: Encoder) -> Iterator[Weight]:
 def test_what_layers_share_is_applied_by_each(extra: str) -> None:
     resolved = resolve(f"layers=4 hidden=32 vocab=100 seq=16 {extra}")
     found = estimate(resolved).parameters
-    applied = sum(w.numel for w in applied_weights(resolved.encoder))
-    assert found.applied == applied + found.heads
+    assert found.applied == sum(w.numel for w in applied_weights(resolved.encoder)) + found.heads
 
 
 def test_a_stage_counts_what_it_trains() -> None:

@@ -117,8 +117,7 @@ def test_the_peak_is_what_the_allocator_gave_out(extra: str) -> None:
     size = "" if extra in LSTM else "layers=3 hidden=64 heads=4"
     usual = "batch=16 precision=fp32 seq=64 vocab=2k steps=100 compile=off device=cpu"
     asked = resolve(f"{usual} {size}", [extra]).stages[0]
-    parts = f"microbatch={asked.microbatch or asked.batch}"
-    resolved = resolve(f"{usual} {size}", [extra, parts])
+    resolved = resolve(f"{usual} {size}", [extra, f"microbatch={asked.microbatch or asked.batch}"])
     peak, near = estimate(resolved, "cpu").memory.peak_bytes, 0.05 if extra in TAUGHT else 0.1
     assert peak == pytest.approx(allocated_bytes(resolved), rel=near)
 
@@ -284,8 +283,7 @@ def test_windows_keep_what_autograd_keeps() -> None:
         attention = op.Attention(2, 384, 384, 3, 4, dropout=rate > 0, reach=8)
         saved = saved_bytes(lambda _, rate=rate: attend(*far, blocks, rate)) - result
         assert cost(attention, EAGER).kept == pytest.approx(saved, rel=0.05)
-    product = op.Product(6, 16, 8, constant=True, keeps_rows=False)
-    found = cost(product, EAGER)
+    found = cost(op.Product(6, 16, 8, constant=True, keeps_rows=False), EAGER)
     assert (found.train_flops, found.kept) == (2 * found.flops, 0)
 
 

@@ -78,8 +78,7 @@ def test_a_run_that_begins_elsewhere_and_an_imported_one_say_so(run, tmp_path, m
     lines = card_of(tmp_path / "imported", tmp_path / "again")
     assert "Imported: what it was trained on is not known here." in lines
     assert not [line for line in lines if "It read" in line]
-    spec = f"init='{run}' {SPEC} data=files('{run.parent}/odd*.txt')"
-    bertc.train(spec, tmp_path / "next")
+    bertc.train(f"init='{run}' {SPEC} data=files('{run.parent}/odd*.txt')", tmp_path / "next")
     lines = card_of(tmp_path / "next", tmp_path / "left")
     assert [line for line in lines if line.startswith('base_model: "run"')]
     export_with_card(tmp_path / "next", tmp_path / "code", code=True)

@@ -301,8 +301,7 @@ def test_a_run_tuned_from_a_run_has_its_layout(tmp_path):
     run = run_of(tmp_path / "run", f"{spec} objective=mlm")
     files = table(tmp_path / "rows.tsv", "text label", LABELS)
     tuned = run_of(tmp_path / "tuned", f"init='{run}' task=classify({files})")
-    exported = export_run(tuned, tmp_path / "left")
-    assert exported.architecture == "CamembertForSequenceClassification"
+    assert export_run(tuned, tmp_path / "left").architecture == "CamembertForSequenceClassification"
 
 
 TINY = "layers=3 hidden=24 vocab=wordpiece(97) seq=16 steps=1 objective=mlm"
@@ -357,8 +356,7 @@ def test_causal_rows_may_be_padded_in_front(positions, own_modules, tmp_path):
     for way in ("sdpa", "eager"):
         network = loaded(folder, attn_implementation=way)
         padded = network(IDS, mask).last_hidden_state
-        alone = network(IDS[:1, 4:]).last_hidden_state
-        assert torch.allclose(padded[:1, 4:], alone, atol=1e-5)
+        assert torch.allclose(padded[:1, 4:], network(IDS[:1, 4:]).last_hidden_state, atol=1e-5)
         assert not padded.isnan().any()
 
 

@@ -221,8 +221,7 @@ def test_a_pickle_with_more_than_tensors_is_never_read(zipped, folder, monkeypat
     assert refused.value.exit_code == 77
     assert "has more than tensors" in refused.value.message
     assert not (folder / "called").exists()
-    command = refused.value.help.partition('python -c "')[2].removesuffix('"')
-    exec(command, {})
+    exec(refused.value.help.partition('python -c "')[2].removesuffix('"'), {})
     (folder / "called").unlink()
     assert import_model(folder).tensors.keys() == load(folder).state_dict().keys()
 
@@ -376,8 +375,7 @@ def test_a_sound_tokenizer_is_read_aside_once(tmp_path, monkeypatch):
     assert [reading.read_tokenizer(tmp_path / name) for name in ("one", "other")] == [here, other]
     kept.unlink()
     monkeypatch.setattr(reading, "in_process", in_process)
-    aside = reading.read_tokenizer(tmp_path / "one")
-    assert aside == here
+    assert reading.read_tokenizer(tmp_path / "one") == here
     code = (
         "import sys; from bertc.api import resolve; from bertc.text.tokenizers import reading;"
         f"del reading.in_process; print(resolve('vocab=\"{tmp_path / 'two'}\"').vocabulary.size);"

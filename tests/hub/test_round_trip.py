@@ -39,8 +39,7 @@ def inputs(model: Any, seq: int) -> dict[str, torch.Tensor]:
         found["position_ids"] = (torch.arange(seq) % max(1, seq // 2)).expand(3, seq)
     elif config.model_type not in ("distilbert", "mpnet", "modernbert", "eurobert", "deberta-v2"):
         most = getattr(config, "type_vocab_size", 3)
-        kinds = torch.randint(0, most, (3, seq), generator=generator)
-        found["token_type_ids"] = kinds
+        found["token_type_ids"] = torch.randint(0, most, (3, seq), generator=generator)
     return found
 
 
@@ -89,8 +88,7 @@ def test_outputs_agree_and_tensors_come_back_bit_equal(chosen, tmp_path):
 def assert_outputs_agree(ours: Model, reference: Any, batch: dict[str, torch.Tensor]) -> None:
     """States, and what the heads of pretraining say."""
     mask, hidden, output = batch["attention_mask"].bool(), encoded(ours, batch), reference(**batch)
-    base = reference.base_model(**batch).last_hidden_state
-    assert close(hidden[mask], base[mask])
+    assert close(hidden[mask], reference.base_model(**batch).last_hidden_state[mask])
     for name in ("prediction_logits", "logits"):
         if name in output and output[name].ndim == 3:
             assert close(mlm_logits(ours, hidden)[mask], output[name][mask])
@@ -195,8 +193,7 @@ def neo_states(w: dict[str, torch.Tensor], ids_bs: torch.Tensor) -> torch.Tensor
     for n in range(2):
         layer = f"model.transformer_encoder.{n}"
         read = F.rms_norm(x, (24,), w[f"{layer}.attention_norm.weight"], 1e-5)
-        qkv = F.linear(read, w[f"{layer}.qkv.weight"]).unflatten(-1, (3, 24))
-        q, k, v = qkv.chunk(3, dim=-1)
+        q, k, v = F.linear(read, w[f"{layer}.qkv.weight"]).unflatten(-1, (3, 24)).chunk(3, dim=-1)
         heads = [each.transpose(1, 2) for each in (turned(q), turned(k), v)]
         seen = F.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2)
         x = x + F.linear(seen, w[f"{layer}.wo.weight"])

@@ -262,8 +262,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_a_name_is_the_folder_of_its_commit(cache, name, revision):
     folder, layers = cache / COMMITS[revision], 1 + [*COMMITS].index(revision)
-    spec = f'init="{name}" seq=16 steps=1'
-    resolved = resolve(spec)
+    resolved = resolve(f'init="{name}" seq=16 steps=1')
     assert resolved.run.init.path == str(folder)
     assert (len(resolved.encoder.layers), resolved.encoder.hidden) == (layers, 24)
     assert resolved.vocabulary.size == len(WORDS)

@@ -125,8 +125,7 @@ def test_a_folder_from_before_2_0_is_read(library_of, tmp_path):
     (folder / "modules.json").write_text(json.dumps(modules))
     (folder / "config.json").write_text('{"__version__": "0.3.8"}')
     expected = library_of(folder).encode(TEXTS)
-    imported = import_run(folder, run)
-    assert imported.program.name == "came"
+    assert import_run(folder, run).program.name == "came"
     export_run(run, tmp_path / "left")
     for each in (folder, run, tmp_path / "left"):
         np.testing.assert_allclose(bertc.load(each).embed(TEXTS), expected, atol=2e-6, rtol=0)
@@ -185,8 +184,7 @@ def test_a_run_that_begins_there_learns_and_leaves_with_its_ways(
     rows = "".join(f"{text[:9]} a\t{text[:7]} b\n" for text in TEXTS * 2)
     Path("pairs.tsv").write_text(f"a\tb\n{rows}")
     Path("text.txt").write_text("\n\n".join(TEXTS * 9))
-    spec = f"init='came' steps=1 device=cpu precision=fp32 {SPECS[name]}"
-    bertc.train(spec, run)
+    bertc.train(f"init='came' steps=1 device=cpu precision=fp32 {SPECS[name]}", run)
     shutil.rmtree(folder / "1_Pooling")  # the run has its own by now
     model = bertc.load(run)
     if name == "embeds":
@@ -300,8 +298,7 @@ def test_each_text_has_the_vector_that_it_has_alone(pooling, model, monkeypatch)
     for text, vector in zip(PLAIN, found, strict=True):
         row = model.tokenizer(text)
         inputs = EncoderInputs(row["token_ids"], row["segment_ids"], row["attention_mask"])
-        expected = WAYS[pooling](model.read_on(inputs).last[0])
-        np.testing.assert_allclose(vector, expected, atol=1e-5)
+        np.testing.assert_allclose(vector, WAYS[pooling](model.read_on(inputs).last[0]), atol=1e-5)
 
 
 def test_lines_are_embedded_in_their_order_and_written(run, model, tmp_path, call):

@@ -80,8 +80,7 @@ def test_several_sets_are_learned_and_a_search_is_scored_as_the_library_does(tmp
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 
-    pools = {"1_Pooling/config.json": pooling("mean_tokens")}
-    came = folder_of(tmp_path / "came", POOLED | pools)
+    came = folder_of(tmp_path / "came", POOLED | {"1_Pooling/config.json": pooling("mean_tokens")})
     graded = ("query-id\tcorpus-id\tscore", "q0\td0\t1", "q0\td3\t2", "q1\td2\t1", "q2\td0\t0")
     sets = {"a": "widths=[24, 8]", "b": search(tmp_path, *graded)}
     for name in sets:
@@ -115,8 +114,7 @@ def test_several_sets_are_learned_and_a_search_is_scored_as_the_library_does(tmp
 
 
 def test_metrics_of_ranks_by_hand():
-    grades = {"a": 1.0, "b": 2.0, "c": 1.0}
-    queries = [(["x", "a", "y", "b"], grades), (["y", "x"], {"a": 1.0})]
+    queries = [(["x", "a", "y", "b"], {"a": 1.0, "b": 2.0, "c": 1.0}), (["y", "x"], {"a": 1.0})]
     best = 2 + 1 / np.log2(3) + 1 / 2
     assert ranked_scores(("ndcg@10", "mrr@10", "recall@100", "map"), queries) == {
         "ndcg@10": pytest.approx((1 / np.log2(3) + 2 / np.log2(5)) / best / 2),
@@ -202,8 +200,7 @@ def test_a_reranker_leaves_as_a_cross_encoder_and_comes_back(name, tmp_path, mon
     Path("lists.tsv").write_text("query\tgood\tbad\na b\tb c\td\nc d\td\te f\n")
     Path("graded.tsv").write_text("query\tpassage\tlabel\na b\tb c\t1\na b\td\t0.5\nc d\td\t0\n")
     spec = f"init='came' task={RERANKERS[name]} steps=2 batch=2 seq=20 device=cpu precision=fp32"
-    report = bertc.train(f"{spec} compile=off", tmp_path / "run")
-    (scores,) = report.evaluation.scores.values()
+    (scores,) = bertc.train(f"{spec} compile=off", tmp_path / "run").evaluation.scores.values()
     assert scores["dev"].keys() == {"ndcg@10", "mrr@10", "map"}
     found = [row["score"] for row in bertc.load(tmp_path / "run").predict(PAIRS)]
     judged = np.array(TrainedNetworks("cpu").judge(str(tmp_path / "run"), PAIRS))

@@ -50,8 +50,7 @@ def old_pickle(tensors: Tensors, folder: Path) -> None:
     for now, then in names.items():
         tensors = {name.replace(now, then): tensor for name, tensor in tensors.items()}
     tensors["embeddings.position_ids"] = torch.arange(32)[None]
-    path = folder / "pytorch_model.bin"
-    torch.save(tensors, path, _use_new_zipfile_serialization=False)
+    torch.save(tensors, folder / "pytorch_model.bin", _use_new_zipfile_serialization=False)
 
 
 def copies_alone(tensors: Tensors, folder: Path) -> None:
@@ -191,8 +190,7 @@ def test_checkpoints_of_composer_name_the_layers_of_modernbert_their_way(tmp_pat
     content = torch.load(folder / "ep0-ba5298-rank0.pt", weights_only=False)
     content["state"]["callbacks"] = [Path("code")]
     torch.save(content, folder / "ep0-ba5298-rank0.pt")
-    refused = pytest.raises(UnsafeError, import_model, folder)
-    assert "['state']['model']" in refused.value.help
+    assert "['state']['model']" in pytest.raises(UnsafeError, import_model, folder).value.help
 
 
 DERIVED = {"num_labels", "_attn_implementation", "output_attentions"}

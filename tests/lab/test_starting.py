@@ -316,8 +316,7 @@ def test_the_command_asks_for_what_is_not_given_and_never_overwrites(data, monke
     answers = iter(["nowhere", "train.csv", "five", "embed", "cpu"])
     monkeypatch.setattr(commands, "is_terminal", lambda: True)
     monkeypatch.setattr("typer.prompt", lambda *_, **__: next(answers))
-    given = ["--language", "fr", "--budget", "1M", "-o", "mine.bertc"]
-    code, out, err = call("init", *given)
+    code, out, err = call("init", *["--language", "fr", "--budget", "1M", "-o", "mine.bertc"])
     assert code == 0
     assert "no file matches nowhere" in err
     assert "five: unknown" in err

@@ -110,8 +110,9 @@ def test_forms_of_values():
     forms = {"80/10/10": Ratio, "{a, b, c}": Grid, "0.7*files('x') + docstrings": Sum}
     assert {text: type(value(text)) for text in forms} == forms
     assert isinstance(total.items[0], Scaled)
-    assert value("segment-pair") == Name(_anywhere(), "segment-pair")
-    assert value("'a\\'b\\n\\u{1F600}'") == String(_anywhere(), "a'b\n\U0001f600")
+    anywhere = lang.parse("x = 1").items[0].span
+    assert value("segment-pair") == Name(anywhere, "segment-pair")
+    assert value("'a\\'b\\n\\u{1F600}'") == String(anywhere, "a'b\n\U0001f600")
     assert value("rtd*50 + mlm") == value("50*rtd + mlm")
     assert value("f(1, b=g(2,),)") == value("f( 1 ,b = g(2) )")
 
@@ -131,10 +132,6 @@ def test_what_can_be_understood_is_kept_and_mistakes_are_raised_where_nobody_tak
     tree = lang.parse("layers = 12 hidden == (3 heads = 4 seq =", "<spec>", diagnostics)
     assert {setting.name.text for setting in tree.settings()} >= {"layers", "heads"}
     assert diagnostics.found
-
-
-def _anywhere() -> object:
-    return lang.parse("x = 1").items[0].span
 
 
 UNTIDY = """

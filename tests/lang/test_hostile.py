@@ -33,15 +33,6 @@ FAULTS = (
 """Faults of a line: what is found, and what is there instead."""
 
 
-def faulty(line: str, draw: random.Random) -> str:
-    pattern, instead = draw.choice(FAULTS)
-    places = list(re.finditer(pattern, line))
-    if not places:
-        return line
-    place = draw.choice(places)
-    return line[: place.start()] + place.expand(instead) + line[place.end() :]
-
-
 def find(text: str) -> list[tuple[str, int]]:
     diagnostics = Diagnostics()
     lang.load(text, (), diagnostics)
@@ -52,10 +43,13 @@ def draws(count: int, draw: random.Random) -> list[tuple[int, str]]:
     """Numbers of lines, each with the line that has a fault."""
     made: list[tuple[int, str]] = []
     while len(made) < count:
-        place = draw.randrange(len(LINES))
-        line = faulty(LINES[place], draw)
-        if find(line):
-            made.append((place, line))
+        place, (pattern, instead) = draw.randrange(len(LINES)), draw.choice(FAULTS)
+        line = LINES[place]
+        if faults := list(re.finditer(pattern, line)):
+            at = draw.choice(faults)
+            line = line[: at.start()] + at.expand(instead) + line[at.end() :]
+            if find(line):
+                made.append((place, line))
     return made
 
 

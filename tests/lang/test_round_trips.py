@@ -41,6 +41,7 @@ def node_classes(annotation: Any = Settings) -> set[type[Node]]:
 
 
 KINDS = sorted(node_classes() - {Settings}, key=lambda node: node.__name__)
+DRAWN = cache(lambda node: {n: values(shape) for n, shape in shapes.arguments(node).items()})
 
 
 def integers(bounds: shapes.Limits) -> st.SearchStrategy[int]:
@@ -91,8 +92,8 @@ def nodes(draw: st.DrawFn, node: type[Node]) -> Node:
     """A node of one class, some of its arguments at their defaults."""
     needed = shapes.required(node)
     chosen = {
-        name: draw(values(shape))
-        for name, shape in shapes.arguments(node).items()
+        name: draw(drawn)
+        for name, drawn in DRAWN(node).items()
         if name in needed or draw(st.booleans())
     }
     if node.others:
@@ -131,9 +132,8 @@ def test_every_kind(node):
         shape: shapes.Shape = shapes.SumShape(node, other, shapes.arguments(node)[other])
         strategy = values(shape)
     else:
-        shape = shapes.KindShape(
-            dict.fromkeys(shapes.kinds_of(node), node), "kind" in node.model_fields
-        )
+        kinds = dict.fromkeys(shapes.kinds_of(node), node)
+        shape = shapes.KindShape(kinds, "kind" in node.model_fields)
         strategy = nodes(node)
 
     @settings(max_examples=15, deadline=None, database=None, derandomize=True)

@@ -60,8 +60,7 @@ def test_labels_and_scores(encoder):
     logits = states[:, 0] @ weights["t.weight"].T + weights["t.bias"]
     torch.testing.assert_close(answer_scores(task.answer, states, head), logits)
     found = answer_loss(task, asked([[1], [3], [0]], [[1], [1], [0]]), states, head)
-    wanted = -logits.log_softmax(1)[[0, 1], [1, 3]].sum()
-    torch.testing.assert_close(found.sum, wanted)
+    torch.testing.assert_close(found.sum, -logits.log_softmax(1)[[0, 1], [1, 3]].sum())
     assert found.count == 2
     one = {"t.weight": rand(1, H), "t.bias": rand(1)}
     task = Regress(name="t")
@@ -221,11 +220,9 @@ def test_a_conditioned_span_may_have_units_of_its_own(encoder):
     answered = through(torch.cat([mean, states[0, 0]]), "answered")[0]
     wanted = -(starts.log_softmax(0)[2] + ends.log_softmax(0)[4]) / 2
     wanted = wanted + 0.5 * torch.nn.functional.softplus(-answered)
-    found = answer_loss(task, given, states, head)
-    torch.testing.assert_close(found.sum, wanted)
+    torch.testing.assert_close(answer_loss(task, given, states, head).sum, wanted)
     scores = span_scores(given, states, head)
-    nth = scores.likeliest[0].tolist().index(2)
-    torch.testing.assert_close(scores.ends[0, nth], ends)
+    torch.testing.assert_close(scores.ends[0, scores.likeliest[0].tolist().index(2)], ends)
 
 
 def test_a_plain_span_competes_with_every_token(encoder):

@@ -158,14 +158,9 @@ def test_states_are_compared_as_in_the_papers(term, teacher, paper):
     agree(model, found, wanted)
 
 
-def heads_of(x: torch.Tensor, heads: int) -> torch.Tensor:
-    """(seq, width) as (heads, seq, width / heads)."""
-    return torch.stack(x.chunk(heads, dim=-1))
-
-
 def scaled(left: torch.Tensor, right: torch.Tensor, heads: int) -> torch.Tensor:
     """Products of the vectors of one text, (heads, seq, seq), over sqrt(d)."""
-    a, b = heads_of(left, heads), heads_of(right, heads)
+    a, b = (torch.stack(x.chunk(heads, dim=-1)) for x in (left, right))
     return torch.einsum("nqd,nkd->nqk", a, b) / a.shape[-1] ** 0.5
 
 
@@ -262,8 +257,7 @@ def test_starts_and_ends_are_compared_within_their_examples(classes):
     tensors: Any = tensors_of(node)
     pooled = SimpleNamespace(of_tokens=False)
     network = SimpleNamespace(training=False, node=SimpleNamespace(pooled=pooled))
-    predicted = tensors.score(own, HeadInput((states,), batch, head, network))
-    found = tensors.loss(predicted, own).sum
+    found = tensors.loss(tensors.score(own, HeadInput((states,), batch, head, network)), own).sum
 
     scores, each = head(states), []
     for row, example in ((0, 1), (0, 2), (1, 1)):

@@ -10,7 +10,6 @@ from bertc.api import resolve
 from bertc.learn.objectives import Losses, MicroBatch, corrupt, token_logits
 from bertc.learn.objectives.softmax import cross_entropy
 from bertc.learn.objectives.softmax.cross_entropy import Scorer, adaptive_logits, adaptive_loss
-from bertc.learn.objectives.term import TermLoss
 from bertc.learn.objectives.terms import with_output_positions
 from bertc.learn.step.objective import make_objective
 from bertc.model import Model, build
@@ -40,13 +39,7 @@ def setting(objective: str, extra: str = "") -> tuple[MicroBatch, torch.Tensor, 
     with torch.no_grad():
         for tensor in weights(model).values():
             tensor.copy_(torch.randn(tensor.shape, generator=generator) * 0.3)
-    hidden = torch.randn(6, 40, 16, generator=generator).requires_grad_()
-    return batch, hidden, model
-
-
-def found(objective: str, extra: str = "") -> dict[str, TermLoss]:
-    batch, hidden, model = setting(objective, extra)
-    return losses(model, batch, hidden)
+    return batch, torch.randn(6, 40, 16, generator=generator).requires_grad_(), model
 
 
 def layer(
@@ -63,8 +56,7 @@ def test_states_that_were_asked_for_give_the_losses_of_all_states():
     asked = with_output_positions(stage, batch)
     places = asked.reading.output_positions
     assert places.shape[1] == stage.networks()[-1].num_outputs == 3 * stage.predictions() + 1 < 40
-    states = hidden.gather(1, places[:, :, None].expand(-1, -1, 16))
-    found = losses(model, asked, states)
+    found = losses(model, asked, hidden.gather(1, places[:, :, None].expand(-1, -1, 16)))
     for kind, term in losses(model, batch, hidden).items():
         assert torch.equal(found[kind].sum, term.sum)
 
@@ -99,8 +91,7 @@ def test_terms_of_lower_layers_leave_the_last_one_to_the_tokens_that_others_read
 
 @pytest.mark.parametrize(("name", "f"), [("gelu", F.gelu), ("relu", F.relu), ("tanh", torch.tanh)])
 def test_mlm_is_the_sum_over_predicted_tokens(name, f):
-    extra = f"activation={name} norm=post(1e-3)"
-    batch, hidden, model = setting("mlm", extra)
+    batch, hidden, model = setting("mlm", f"activation={name} norm=post(1e-3)")
     w = weights(model)
     total, count, correct = 0.0, 0, 0
     for row in range(6):
@@ -116,7 +107,7 @@ def test_mlm_is_the_sum_over_predicted_tokens(name, f):
             total -= scores.log_softmax(0)[target].item()
             count += 1
             correct += int(scores.argmax() == target)
-    term = found("mlm", extra)["mlm"]
+    term = losses(model, batch, hidden)["mlm"]
     assert term.sum.item() == pytest.approx(total, rel=1e-5)
     assert (term.count.item(), term.correct.item()) == (count, correct)
 
@@ -129,14 +120,13 @@ def test_sbo_is_the_sum_over_the_pairs():
         for slot in asked.weights[row].nonzero()[:, 0].tolist():
             left = hidden[row, asked.left[row, slot]]
             right = hidden[row, asked.right[row, slot]]
-            place = asked.place[row, slot]
-            x = torch.cat([left, right, w["sbo.position.weight"][place]])
+            x = torch.cat([left, right, w["sbo.position.weight"][asked.place[row, slot]]])
             x = layer(x, w, "sbo.first", "sbo.first_norm", F.gelu, eps)
             x = layer(x, w, "sbo.second", "sbo.second_norm", F.gelu, eps)
             scores = w["token"] @ x + w["sbo.bias"]
             total -= scores.log_softmax(0)[asked.targets[row, slot]].item()
             count += 1
-    term = found("span+sbo")["sbo"]
+    term = losses(model, batch, hidden)["sbo"]
     assert count > 5
     assert term.sum.item() == pytest.approx(total, rel=1e-5)
     assert term.count.item() == count
@@ -149,7 +139,7 @@ def test_pairs_are_judged_by_the_pooled_token(kind):
     scores = model.pool(hidden) @ w[f"{kind}.weight"].t() + w[f"{kind}.bias"]
     labels = batch.terms[kind].labels[:, 0]
     wanted = -scores.log_softmax(1).gather(1, labels[:, None]).sum()
-    term = found(f"mlm+{kind}")[kind]
+    term = losses(model, batch, hidden)[kind]
     torch.testing.assert_close(term.sum, wanted)
     assert term.count.item() == 6
     assert term.correct.item() == (scores.argmax(1) == labels).sum()

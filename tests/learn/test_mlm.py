@@ -6,7 +6,6 @@ import pytest
 import torch
 from scipy import stats
 
-from bertc.ir.program.stage import Stage
 from bertc.ir.terms.masked import Mntp
 from bertc.learn.objectives import Inputs, MicroBatch, corrupt, tensors_of
 from bertc.model import build
@@ -184,12 +183,8 @@ def mixed(count: int = 8) -> Inputs:
     )  # fmt: skip
 
 
-def stage_of(objective: str, extra: str = "") -> Stage:
-    return program(objective, SEQ, f"{DATA} {extra}").stages[0]
-
-
-def made(objective: str, inputs: Inputs, extra: str = "") -> MicroBatch:
-    return corrupt(stage_of(objective, extra), inputs, vocab(), 3)
+def made(objective: str, inputs: Inputs) -> MicroBatch:
+    return corrupt(program(objective, SEQ, DATA).stages[0], inputs, vocab(), 3)
 
 
 def test_a_translation_has_its_own_positions_and_language():
@@ -247,7 +242,7 @@ def test_each_row_is_masked_as_its_own_objective_says(unit):
     read = batch.reading.token_ids
     assert torch.equal(read[paired], inputs.token_ids[paired])
     assert (read[~paired] == MASK).any()
-    terms = stage_of("mlm+tlm").objective
+    terms = program("mlm+tlm", SEQ, DATA).stages[0].objective
     both = [tensors_of(t.objective).count(batch.terms[t.name]) for t in terms]
     assert both == [marks[~paired].sum(), marks[paired].sum()]
     # Both texts of a pair are masked.
@@ -262,8 +257,7 @@ def test_the_losses_of_both_are_those_of_their_rows():
     batch = corrupt(stage, inputs, vocab(), 3)
     found = material.losses(model, batch, model.read(batch.reading))
     for kind, which in (("mlm", ONE == 0), ("tlm", ONE == 1)):
-        own = Inputs(*(tensor[which] for tensor in inputs))
-        part = corrupt(stage, own, vocab(), 3)
+        part = corrupt(stage, Inputs(*(tensor[which] for tensor in inputs)), vocab(), 3)
         one = material.losses(model, part, model.read(part.reading))
         torch.testing.assert_close(found[kind].sum, one[kind].sum)
         assert found[kind].count == one[kind].count > 0
@@ -275,8 +269,7 @@ def test_boundaries_are_asked_about_where_there_are_spans():
     batch = made("mlm(unit=span)+sbo+tlm", inputs)
     assert batch.terms["sbo"].weights[~paired].any()
     assert not batch.terms["sbo"].weights[paired].any()
-    both = made("mlm(unit=span)+sbo+tlm(unit=span)", inputs)
-    assert both.terms["sbo"].weights[paired].any()
+    assert made("mlm(unit=span)+sbo+tlm(unit=span)", inputs).terms["sbo"].weights[paired].any()
 
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0])

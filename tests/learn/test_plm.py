@@ -36,8 +36,7 @@ def one_by_one(
     objective: Plm, ids: Sequence[int], length: int, n_at: Sequence[int], left_at: Sequence[int]
 ) -> set[int]:
     """As the release walks through a text: context, span, context, and the next."""
-    start = [i < 700 for i in range(1000)]
-    words = words_of(ids[:length], start, [i < 10 for i in range(1000)])
+    words = words_of(ids[:length], [i < 700 for i in range(1000)], [i < 10 for i in range(1000)])
     begins = sorted({b for b, _ in words} | {i for i in range(length) if ids[i] < 10})
     predicted: set[int] = set()
     at = 0
@@ -79,8 +78,7 @@ def test_lengths_and_share_are_those_of_the_closed_form():
     assert marks.float().mean().item() == pytest.approx(1 / 7, rel=0.03)
     lengths = Counter[int]()
     for row in marks.tolist():
-        runs = "".join("x" if mark else " " for mark in row).split()
-        lengths.update(map(len, runs))
+        lengths.update(map(len, "".join("x" if mark else " " for mark in row).split()))
     total = sum(1 / n for n in range(1, 6))
     # Of two neighbours nothing may be between: 1 in 36 n^2 makes one longer run.
     for n in range(1, 6):
@@ -134,8 +132,7 @@ def test_rows_are_permutations_of_their_own_and_blocks_shuffled_alike():
 
 
 def test_chains_are_followed_to_their_end():
-    step = torch.tensor([[2, 3, 3, 6, 5, 7, 8, 8], [1, 2, 3, 4, 5, 6, 7, 8]])
-    marks = chained(step, 8)
+    marks = chained(torch.tensor([[2, 3, 3, 6, 5, 7, 8, 8], [1, 2, 3, 4, 5, 6, 7, 8]]), 8)
     assert marks[0].nonzero()[:, 0].tolist() == [0, 2, 3, 6]
     assert marks[1].all()
 

@@ -24,8 +24,7 @@ def test_spans_are_those_of_the_loop(p, span):
     marks = case.spans(unit)
     anchors, lengths = case.span_draws(unit)
     for row, words in enumerate(case.words_of_row):
-        budget = int(case.budget[row])
-        wanted = samples.spans(words, anchors[row], lengths[row], budget)
+        wanted = samples.spans(words, anchors[row], lengths[row], int(case.budget[row]))
         assert set(marks[row].nonzero()[:, 0].tolist()) == wanted
 
 
@@ -52,15 +51,9 @@ def test_spans_of_ltg_bert_have_its_lengths():
     assert lengths_below(stage.objective[0].objective.unit) == pytest.approx(below, abs=1e-5)
 
 
-def test_rows_are_filled():
-    case = sample(rows(1000, 128, full=True), 0.15, vocab(continues=1000))
-    assert (case.spans(SpanUnit()).sum(1) < case.budget).sum() <= 3
-
-
 def merged(marks: torch.Tensor) -> list[list[int]]:
     """Unbroken runs of marked positions of one row."""
-    positions = marks.nonzero()[:, 0].tolist()
-    grouped = groupby(enumerate(positions), lambda pair: pair[1] - pair[0])
+    grouped = groupby(enumerate(marks.nonzero()[:, 0].tolist()), lambda pair: pair[1] - pair[0])
     return [[position for _, position in run] for _, run in grouped]
 
 
@@ -96,8 +89,7 @@ def pairs_by_loop(batch: MicroBatch, row: int, length: int, most: int) -> set[tu
 @pytest.mark.parametrize("specials", ["false", "true"])
 def test_boundaries_are_outside_their_spans_and_never_masked(most, specials):
     inputs = rows(200, 48)
-    objective = f"mlm(unit=span, p=30%, mask_specials={specials}) + sbo({most})"
-    batch = corrupted(objective, inputs)
+    batch = corrupted(f"mlm(unit=span, p=30%, mask_specials={specials}) + sbo({most})", inputs)
     asked, marks = batch.terms["sbo"], chosen(batch)
     assert asked.left.shape == asked.weights.shape == batch.terms["mlm"].positions.shape
     used = asked.weights.bool()
@@ -182,6 +174,7 @@ def test_at_the_end_of_a_text_longer_ones_are_cut():
 
 def test_enough_words_are_tried_to_fill_rows():
     case = sample(rows(1000, 128, full=True), 0.15, vocab(continues=1000))
+    assert (case.spans(SpanUnit()).sum(1) < case.budget).sum() <= 3
     assert (case.ngrams(3).sum(1) < case.budget).sum() <= 4
     assert ngram_draws(3, 0.15, 20) < 40
 
@@ -209,8 +202,7 @@ def spell(pieces: list[str], starts: set[str]) -> tuple[Text, Words]:
         frequency=torch.ones(len(vocabulary)).double(),
     )  # fmt: skip
     ids = torch.tensor([[vocabulary.index(piece) for piece in pieces]])
-    real = torch.tensor([[piece != "<pad>" for piece in pieces]])
-    text = find_text(ids, real, known)
+    text = find_text(ids, torch.tensor([[piece != "<pad>" for piece in pieces]]), known)
     return text, find_words(ids, text, known)
 
 

@@ -1,6 +1,6 @@
 """The bidirectional LSTM and its table of vectors: torch's own equations, runs, refusals."""
 
-import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +29,13 @@ from bertc.run.train.loop import train
 from bertc.text.vocab.vocabulary import vocabulary_of
 from tests.fixes import apply_fixes
 from tests.hub.programs import Wordless, tensors
-from tests.net.programs import FARM, PROGRAMS, TOY
-from tests.run.conftest import same_run, stop_after
+from tests.net.programs import PROGRAMS, TOY
+from tests.run.conftest import lines as metrics
+from tests.run.conftest import resumed_is_the_same
 
 LENGTHS = (11, 7, 1)
 CASES = ["bilstm(20)", "bilstm(20, layers=2)"]
-
-
-@pytest.fixture(autouse=True)
-def in_the_farm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(FARM)
+pytestmark = pytest.mark.usefixtures("in_the_farm")
 
 
 def body_of(setting: str, objective: str = "mlm") -> BiLstm:
@@ -80,8 +77,7 @@ def test_states_and_gradients_are_those_of_torch(setting):
     reference = torchs_own(body)
     ids_bs, real_bs = rows()
     ours = body(EncoderInputs(ids_bs, torch.zeros_like(ids_bs), real_bs), torch.float32).last
-    x_bsi = body.tokens(ids_bs)
-    packed = pack_padded_sequence(x_bsi, torch.tensor(LENGTHS), batch_first=True)
+    packed = pack_padded_sequence(body.tokens(ids_bs), torch.tensor(LENGTHS), batch_first=True)
     expected, _ = pad_packed_sequence(reference(packed)[0], batch_first=True)
     assert torch.allclose(ours[real_bs], expected[real_bs], atol=1e-6)
     ours[real_bs].square().sum().backward()
@@ -115,8 +111,7 @@ def test_a_row_is_the_last_state_of_each_direction():
     body.pooler = None
     inputs = EncoderInputs(ids_bs, None, real_bs)
     packed = pack_padded_sequence(body.tokens(ids_bs), torch.tensor(LENGTHS), batch_first=True)
-    last_2bh = torchs_own(body)(packed)[1][0]
-    wanted_bd = last_2bh.permute(1, 0, 2).flatten(1)
+    wanted_bd = torchs_own(body)(packed)[1][0].permute(1, 0, 2).flatten(1)
     found_b1d = body.pool(body(inputs, torch.float32).last, inputs)
     assert torch.allclose(found_b1d[:, 0], wanted_bd, atol=1e-6)
 
@@ -156,8 +151,7 @@ def test_what_is_counted_is_what_is_built_and_computed(setting, objective):
     assert [part.part for part in estimated.stages[0].where][:2] == ["embeddings", "recurrence"]
     with FlopCounterMode(display=False) as counter:
         model.read(EncoderInputs(torch.zeros(4, 8, dtype=torch.long, device="meta")))
-    call = op.Call(rows=4, tokens=8, queries=8)
-    stated = resolved.encoder.operations(call).operations()
+    stated = resolved.encoder.operations(op.Call(rows=4, tokens=8, queries=8)).operations()
     assert counter.get_total_flops() == sum(cost(each, ANY).flops for each in stated)
 
 
@@ -172,15 +166,11 @@ def spec(name: str, body: str, **beside: str) -> str:
 def test_it_learns_and_goes_on_to_the_bit(name, tmp_path, monkeypatch):
     body = "bilstm(16, layers=2)" if name == "mlm" else "bilstm(16)"
     (resolved,) = points(spec(name, body, dropout="0.1"))
-    cache = tmp_path / "cache"
-    train(resolved, tmp_path / "straight", cache=cache, quiet=True)
-    stop_after(monkeypatch, 2, lambda: train(resolved, tmp_path / "run", cache=cache, quiet=True))
-    train(resolved, tmp_path / "run", cache=cache, quiet=True, resume=True)
-    same_run(tmp_path / "straight", tmp_path / "run")
-    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    assert all(json.loads(line)["loss"] < 10 for line in lines)
-    assert network_of(tmp_path / "run")["body"] == resolved.encoder.settings()["body"]
-    again = resolve(f'init="{tmp_path / "run"}" objective=mlm steps=3')
+    go, run = partial(train, resolved, cache=tmp_path / "cache", quiet=True), tmp_path / "broken"
+    resumed_is_the_same(go, monkeypatch, tmp_path, 2)
+    assert all(line["loss"] < 10 for line in metrics(run))
+    assert network_of(run)["body"] == resolved.encoder.settings()["body"]
+    again = resolve(f'init="{run}" objective=mlm steps=3')
     assert again.encoder.settings()["body"] == resolved.encoder.settings()["body"]
 
 
@@ -202,7 +192,7 @@ def test_it_runs_eager_and_a_network_that_it_teaches_is_compiled():
     own = "body=bilstm vocab=wordpiece(100) seq=32 steps=5 batch=4"
     found = plan(resolve(own), machine, fits)
     assert not found.compile
-    assert "compile=off: a bilstm runs in kernels of a library already" in found.reasons
+    assert "compile=off: a network of body=bilstm is never compiled" in found.reasons
     with pytest.raises(MachineError):
         plan(resolve(f"{own} compile=on"), machine, fits)
     taught = "objective=mlm+kd(logits) teacher=spec('body=bilstm vocab=100') compile=on"

@@ -60,8 +60,7 @@ def carried(model: Model, token_ids: torch.Tensor, seq: int, length: int) -> tor
 def test_with_the_past_remembered_pieces_are_one_long_pass(extra, seq, length):
     model = model_of(RELATIVE * ("relative" not in extra) + extra)
     whole = model.encode(ids())
-    pieces = carried(model, ids(), seq, length)
-    torch.testing.assert_close(pieces, whole, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(carried(model, ids(), seq, length), whole, atol=1e-5, rtol=1e-5)
 
 
 def remembered(model: Model, length: int, token_ids: torch.Tensor) -> Memory:
@@ -152,8 +151,7 @@ def reading(backward: list[int]) -> EncoderInputs:
 @pytest.mark.parametrize("extra", KINDS)
 def test_a_backward_row_is_the_row_turned_round_and_read_forward(extra):
     model = made(extra)
-    generator = torch.Generator().manual_seed(2)
-    rank = torch.rand(B, S, generator=generator).argsort(1)
+    rank = torch.rand(B, S, generator=torch.Generator().manual_seed(2)).argsort(1)
     order = PermutationMask(rank, rank, torch.tensor([[0, 3, 7, 8]] * B))
     some = reading([0, 1, 1, 0])
     whole = EncoderInputs(some.token_ids.flip(1), some.segment_ids.flip(1))

@@ -98,8 +98,7 @@ def attended(model: Model, layer: int, x: torch.Tensor, places: list[int]) -> to
     }
 
     def head_of(part: str, place: int, head: int) -> torch.Tensor:
-        found = made_of[part][place, head * D : (head + 1) * D]
-        return turned(found, place, model, kind.reach)
+        return turned(made_of[part][place, head * D : (head + 1) * D], place, model, kind.reach)
 
     result = torch.zeros(len(places), heads * D)
     for at, i in enumerate(places):
@@ -146,8 +145,7 @@ def test_no_gradient_goes_from_one_packed_example_to_another(extra, rate):
     model.encoder.embeddings.register_forward_hook(
         lambda _, given, found: embedded.append(found) or found.retain_grad()
     )
-    states = model.encode(IDS, sequence_ids=numbers)
-    states[:, :90].square().sum().backward()
+    model.encode(IDS, sequence_ids=numbers)[:, :90].square().sum().backward()
     (gradient,) = (each.grad for each in embedded)
     assert gradient[:, 90:].abs().max() == 0
     assert gradient[:, :90].abs().amin((0, 2)).min() > 0

@@ -63,8 +63,7 @@ def test_rate_and_scale(rate, dtype):
     assert dropped.mean().item() == pytest.approx(rate, abs=0.003)
     assert y[y != 0].unique().tolist() == torch.tensor([1 / (1 - rate)], dtype=dtype).tolist()
     # Neighbours come from one 64-bit word: they must not go together.
-    together = (dropped[:, 1:] * dropped[:, :-1]).mean().item()
-    assert together == pytest.approx(rate * rate, abs=0.003)
+    assert (dropped[:, 1:] * dropped[:, :-1]).mean().item() == pytest.approx(rate * rate, abs=0.003)
 
 
 def test_nothing_is_dropped_in_evaluation_or_at_rate_zero():

@@ -223,8 +223,7 @@ def test_streams_and_gradients_are_those_of_the_definition(kind, share):
     model = drawn(resolve(f"{STREAM} residual={kind} share={share}"))
     names, weights = zip(*model.encoder.named_parameters(), strict=True)
     expected, upstream = streamed(model, kind), torch.linspace(-1, 1, 32)
-    states = model.read(ROW)
-    torch.testing.assert_close(states, expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(model.read(ROW), expected, atol=1e-5, rtol=1e-4)
     wanted = torch.autograd.grad((expected * upstream).sum(), weights, allow_unused=True)
     model.encoder.recompute = True
     made = torch.autograd.grad((model.read(ROW) * upstream).sum(), weights, allow_unused=True)

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from bertc.api import points
-from bertc.base.storage.paths import shipped_specs
 from bertc.check.facts.examples import row_lengths
 from bertc.cost import Estimate, convention_named, estimate
 from bertc.cost.flops import Convention, executed_flops, run_flops, stage_flops
@@ -18,6 +17,7 @@ from bertc.hub.networks import alone
 from bertc.ir.network.body import first_position
 from bertc.ir.program.resolved import Resolved, model_weights
 from tests.net.programs import PROGRAMS, spec
+from tests.shipped import PROGRAMS as SHIPPED
 
 FIGURES = ("parameters_and_flops", "memory_and_time")
 
@@ -26,8 +26,8 @@ def compiled() -> dict[str, Resolved]:
     """Every program of the net: the points of all shipped specs, and the tiny ones."""
     found = {
         name if at == 0 else f"{name} {at}": point
-        for name in sorted(shipped_specs())
-        for at, point in enumerate(points(name))
+        for name, shipped in SHIPPED.items()
+        for at, point in enumerate(shipped)
     }
     return found | {name: points(spec(name))[0] for name in PROGRAMS}
 

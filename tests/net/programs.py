@@ -56,8 +56,7 @@ EMBEDDING = {"optimizer": "adamw(lr=1e-2, warmup=0, eps=1e-3, decay=0)"}
 
 def _asked(task: str, **beside: str) -> dict[str, str]:
     """Without dropout of their own, which differs where there are no C kernels."""
-    own = task.replace(")", ", dropout=0)")
-    return {"objective": own, **BERTS, **beside}
+    return {"objective": task.replace(")", ", dropout=0)"), **BERTS, **beside}
 
 
 PROGRAMS: dict[str, dict[str, str]] = {

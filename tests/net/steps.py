@@ -69,14 +69,9 @@ def lookups() -> Iterator[dict[str, list[int]]]:
         yield seen
 
 
-def with_kernels() -> bool:
-    """Whether this machine compiles the C kernels."""
-    return not kernels.missing("fp32")
-
-
 def variant(name: str) -> str:
     """The golden that a program is held against on this machine."""
-    drawn = name in DRAWN_BY_KERNELS and not with_kernels()
+    drawn = name in DRAWN_BY_KERNELS and kernels.missing("fp32")
     return f"{name}, without kernels" if drawn else name
 
 

@@ -66,8 +66,7 @@ def test_programs_weights_and_folders_are_what_they_were(programs):
 def test_figures_are_what_they_were(figures, at, name):
     golden = goldens.read(f"{name}.json")
     assert figures[at].keys() == golden.keys()
-    changed = {n: (golden[n], now) for n, now in figures[at].items() if now != golden[n]}
-    assert not changed
+    assert not {n: (golden[n], now) for n, now in figures[at].items() if now != golden[n]}
 
 
 def occurring(value, field=""):

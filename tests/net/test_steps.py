@@ -8,8 +8,7 @@ from tests.net.programs import FARM, PROGRAMS, UNTRAINED
 
 
 @pytest.mark.parametrize("name", steps.OLD)
-def test_an_old_run_is_read_as_it_was(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(FARM)
+def test_an_old_run_is_read_as_it_was(name, tmp_path, in_the_farm):
     steps.assert_same(goldens.read("older.json.xz")[name], steps.used(name, tmp_path))
 
 

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -49,12 +50,6 @@ def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("corpus") / "farm.txt"
     path.write_text("\n\n".join(documents) + "\n")
     return path
-
-
-@pytest.fixture
-def in_the_farm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Go where the paths of the tiny programs begin."""
-    monkeypatch.chdir(FARM)
 
 
 @pytest.fixture(scope="session")
@@ -281,18 +276,21 @@ def train_farm(said: Path, *options: str) -> None:
     cli.main()
 
 
+def resumed_is_the_same(go: Any, patch: pytest.MonkeyPatch, folder: Path, *steps: int) -> None:
+    """Hold that a run that is stopped after some steps, and resumed, is one that never was."""
+    go(folder / "straight")
+    for step in steps:
+        stop_after(patch, step, lambda: go(folder / "broken", resume=True))
+    go(folder / "broken", resume=True)
+    same_run(folder / "straight", folder / "broken")
+
+
 @pytest.fixture
 def resumes(go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Hold that a run that is stopped after some steps, and resumed, is one that never was."""
-
-    def hold(resolved: Any, *steps: int) -> None:
-        go(resolved, "straight")
-        for step in steps:
-            stop_after(monkeypatch, step, lambda: go(resolved, "broken", resume=True))
-        go(resolved, "broken", resume=True)
-        same_run(tmp_path / "straight", tmp_path / "broken")
-
-    return hold
+    """The same of a program."""
+    return lambda resolved, *steps: resumed_is_the_same(
+        partial(go, resolved), monkeypatch, tmp_path, *steps
+    )
 
 
 @pytest.fixture

@@ -69,16 +69,14 @@ def test_a_run_learns_its_pairs_goes_on_to_the_same_bits_and_ends_merged(
 
 
 def test_later_runs_begin_with_the_merged_network_or_go_on_with_the_pairs(farm_run, tmp_path, go):
-    base = farm_run(text(BASE))
-    go(tuned(base, average="ema(2)"), "first")
+    go(tuned(farm_run(text(BASE)), average="ema(2)"), "first")
     first, merged = tmp_path / "first", read_model(tmp_path / "first")[1]
     go(tuned(first, adapt="", prune="neurons(50%)"), "pruned")
     assert load(tmp_path / "pruned").resolved.encoder.layers[0].ffn == 32
     go(tuned(first), "again")
     frozen = weights(tmp_path / "again")["encoder.embeddings.token.weight"]
     assert torch.equal(frozen, merged["encoder.embeddings.token.weight"])
-    carried = points(text(TUNED, init=f'run("{first}", moments=carry)'))[0]
-    go(carried, "carried")
+    go(points(text(TUNED, init=f'run("{first}", moments=carry)'))[0], "carried")
     with pytest.raises(DataError, match="lora_a has no place here") as caught:
         go(points(text(TUNED, init=f'run("{first}", moments=carry)', adapt=""))[0], "bare")
     assert "moments=reset" in caught.value.help
@@ -103,8 +101,7 @@ CASES = {
 
 def featured(kind: str, **changed: str) -> str:
     task, features = CASES[kind]
-    own = {"objective": task, "features": features, "freeze": "all"}
-    return text(FROZEN, **{**own, **changed})
+    return text(FROZEN, **{**{"objective": task, "features": features, "freeze": "all"}, **changed})
 
 
 def test_a_run_goes_on_to_the_same_bits_and_is_used_as_it_was_trained(tmp_path, resumes, go):
@@ -147,5 +144,4 @@ def test_a_frozen_network_stays_as_it_is_and_heads_learn(kind, farm_run):
 def test_a_program_with_settings_that_are_gone_loads_and_stays_the_same():
     content = points(featured("pooled"))[0].model_dump(mode="json")
     content["stages"][0] |= {"features_cache": "fp16", "teacher_cache": "fp32"}
-    again = Resolved.model_validate(content)
-    assert again.model_dump(mode="json") == content
+    assert Resolved.model_validate(content).model_dump(mode="json") == content

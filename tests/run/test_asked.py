@@ -104,8 +104,7 @@ def test_a_second_text_is_never_dropped(pairs, files):
     assert "classify(name=birds, text=COLUMN, pair=COLUMN)" in caught.value.help
     with pytest.raises(DataError, match="no column 'two'"):
         predict(pairs, files / "new.tsv", "classify(text=text)", device="cpu")
-    asked = "classify(text=text, pair=other)"
-    found = predict(pairs, files / "new.tsv", asked, device="cpu")
+    found = predict(pairs, files / "new.tsv", "classify(text=text, pair=other)", device="cpu")
     assert found.examples[0].texts == ("a hen", "a bird")
 
 
@@ -172,8 +171,7 @@ def test_parts_and_files_of_a_folder_are_scored(files):
 def test_dev_examples_shorten_a_dev_part(files, capsys):
     named = f"'{files}/train.tsv', '{files}/dev.tsv', text=one, pair=two, dev_examples=1"
     resolved = bertc.resolve(spec(files, f"classify({named})"))
-    report = train(resolved, files / "short", cache=files / "cache")
-    assert report.evaluation.examples == 1
+    assert train(resolved, files / "short", cache=files / "cache").evaluation.examples == 1
     assert "scored on 1 of 2 dev examples (dev_examples)" in capsys.readouterr().err
     assert '"dev_examples"' in (files / "short" / "resolved.json").read_text()
     whole = bertc.resolve(spec(files, f"classify({named.replace(', dev_examples=1', '')})"))

@@ -81,11 +81,8 @@ def test_the_average_is_what_is_evaluated_and_loaded(run, cache):
     assert all(torch.equal(raw[name], weight) for name, weight in tensors_at(run, 6).items())
 
 
-@pytest.mark.parametrize("step", [6, 8])
-def test_resumed_at_any_step_it_is_the_same(run, tiny, cache, step):
-    resumed = stood_at(run, step, "resumed")
-    train(made(tiny), resumed, cache=cache, quiet=True, resume=True)
-    same_run(run, resumed)
+def test_resumed_at_any_step_it_is_the_same(tiny, resumes):
+    resumes(made(tiny), 6, 8)
 
 
 @pytest.mark.parametrize(("settings", "kind"), [({"layers": 2}, "average"), ({}, "weights")])
@@ -96,8 +93,7 @@ def test_a_stage_begins_anew_with_the_average_and_goes_on_with_the_weights(
     first = {**STAGES["moving"], "average": "ema(3)", "optimizer": FAST}
     still = {"layers": 1, "steps": 1, "optimizer": "adamw(1e-30, warmup=0)"}
     stages = {"moving": first, "next": {**still, **settings}}
-    resolved = tiny(stages=stages, save_every=6, keep="all", eval_every=9)
-    go(resolved, kind)
+    go(tiny(stages=stages, save_every=6, keep="all", eval_every=9), kind)
     before, after = tensors_at(tmp_path / kind, 6, kind), tensors_at(tmp_path / kind, 7)
     assert all(torch.equal(after[name], weight) for name, weight in before.items())
     assert averaged_steps(tmp_path / kind) == [6]

@@ -49,8 +49,7 @@ def follow(tiny, first):
     def make(written="", source=first, **settings):
         kept = source / "tokenizer"
         if "vocab" not in written:
-            vocab = TokenizerFile(path=str(kept if kept.is_dir() else source), size=120)
-            settings["vocab"] = vocab
+            settings["vocab"] = TokenizerFile(path=str(kept if kept.is_dir() else source), size=120)
         return tiny(written, **{"init": f"'{source}'", **settings})
 
     return make
@@ -63,16 +62,13 @@ def test_training_goes_on_from_a_finished_run_or_folders_of_either_layout(
     begun = first_weights(follow(steps=20), "second")
     assert begun.keys() == before.keys()
     assert all(torch.equal(begun[name], before[name]) for name in begun)
-    report = go(follow(steps=20), "second", resume=True)
-    assert report.step == 20
-    lock = json.loads((tmp_path / "second" / "lock.json").read_text())
-    assert len(lock["init"]) == 64
+    assert go(follow(steps=20), "second", resume=True).step == 20
+    assert len(json.loads((tmp_path / "second" / "lock.json").read_text())["init"]) == 64
     export_run(first, tmp_path / "hf")
     import_run(tmp_path / "hf", tmp_path / "imported")
     before = weights(first)
     for source in ("hf", "imported"):
-        resolved = follow(source=tmp_path / source)
-        begun = first_weights(resolved, f"of {source}")
+        begun = first_weights(follow(source=tmp_path / source), f"of {source}")
         assert all(torch.equal(begun[name], before[name]) for name in before)
 
 
@@ -91,8 +87,7 @@ def test_sources_that_are_damaged_or_not_there_are_told_before_text(
 
 def test_heads_are_taken_where_both_have_them(tiny, follow, first, tmp_path, first_weights, go):
     go(tiny(objective=BOTH, steps=2), "both")
-    only = follow(source=tmp_path / "both", objective="mlm")
-    begun = first_weights(only, "less")
+    begun = first_weights(follow(source=tmp_path / "both", objective="mlm"), "less")
     assert all(torch.equal(begun[n], weights(tmp_path / "both")[n]) for n in begun)
     begun = first_weights(follow(objective=BOTH), "more")
     drawn = first_weights(tiny(objective=BOTH), "drawn")
@@ -161,8 +156,7 @@ def test_what_does_not_fit_is_named(follow, tmp_path, settings, message, go):
 
 def test_a_wider_network_begins_as_the_tiled_one(follow, first, first_weights, go):
     before = weights(first)
-    wide = follow("layers=3 hidden=48 ffn=160 heads=3 grow=tile")
-    begun = first_weights(wide, "second")
+    begun = first_weights(follow("layers=3 hidden=48 ffn=160 heads=3 grow=tile"), "second")
     sizes = ((48, 32), (160, 128), (48, 32))
     hidden, ffn, heads = ((torch.arange(n) - (n - m) // 2) % m for n, m in sizes)
     for part, rows, columns in (
@@ -171,8 +165,7 @@ def test_a_wider_network_begins_as_the_tiled_one(follow, first, first_weights, g
         ("ffn.{}.outer", hidden, ffn),
     ):
         own = begun[f"encoder.{part.format(2)}.weight"]
-        theirs = before[f"encoder.{part.format(1)}.weight"]
-        assert torch.equal(own, theirs[rows][:, columns])
+        assert torch.equal(own, before[f"encoder.{part.format(1)}.weight"][rows][:, columns])
     for name in ("heads.mlm.norm.weight", "heads.mlm.dense.bias"):
         assert torch.equal(begun[name], before[name][hidden])
     assert torch.equal(begun["heads.mlm.bias"], before["heads.mlm.bias"])
@@ -282,7 +275,7 @@ def test_chosen_layers_go_on_are_listed_and_need_no_path_of_their_own(deep, resu
         ("layers({}, [0, 4])", {}, "names layer 4 of 4, counted from 0"),
         ("layers({}, first)", {"layers": "5"}, "there are 4 layers, and this network has 5"),
         ("layers({}, uniform)", {"layers": "3"}, "4 layers are no multiple of the 3"),
-        ("layers({}, first)", {"hidden": "16", "heads": "1"}, "hidden is 32 there and 16 here"),
+        ("layers({}, first)", {"hidden": "16", "heads": "1"}, "x 32 there and .*16 here"),
         ("layers({}, [0, 1])", {"share": "all", "heads": "1"}, "layers 1 and 0 share their"),
         ("{}", {"layers": "2", "heads": "1"}, r"begin with some of them, as in init=layers\("),
     ],

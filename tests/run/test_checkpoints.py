@@ -230,10 +230,10 @@ def test_renamed_checkpoints_and_hostile_manifests_are_damage(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda t: t.pop("a.bias"), "a.bias is missing"),
-        (lambda t: t.update(b=torch.zeros(1)), "b is unknown"),
-        (lambda t: t.update({"a.bias": torch.zeros(4)}), r"a.bias is F32 \[4\], not F32 \[3\]"),
-        (lambda t: t.update({"a.bias": torch.zeros(3).half()}), "a.bias is F16"),
+        (lambda t: t.pop("a.bias"), r"a.bias is None, not \(\(3,\), torch.float32\)"),
+        (lambda t: t.update(b=torch.zeros(1)), r"b is .*, not None"),
+        (lambda t: t.update({"a.bias": torch.zeros(4)}), r"a.bias is \(\(4,\), .*, not \(\(3,\)"),
+        (lambda t: t.update({"a.bias": torch.zeros(3).half()}), "a.bias is .*float16"),
     ],
 )
 def test_tensors_must_be_those_of_the_weight_table(tmp_path, change, message):

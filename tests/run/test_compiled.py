@@ -172,8 +172,7 @@ def test_the_branches_of_other_machines_compute_the_same(objective):
             there = gradients(*spec)
         assert here.keys() == there.keys()
         for name, tensor in here.items():
-            most = tensor.abs().max().item()
-            near = {"atol": 1e-4 * most + 1e-9, "rtol": 1e-4}
+            near = {"atol": 1e-4 * tensor.abs().max().item() + 1e-9, "rtol": 1e-4}
             torch.testing.assert_close(
                 there[name], tensor, **near, msg=lambda text, machine=machine: f"{machine}: {text}"
             )

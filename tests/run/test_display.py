@@ -102,8 +102,7 @@ def test_the_line_of_a_run_comes_back_after_an_evaluation():
 def test_evaluations_to_come_are_counted_and_in_the_time_left(tiny, tmp_path, monkeypatch, cache):
     one = tiny(steps=12, eval_every=5)
     assert [evaluations_due(one, step) for step in (1, 5, 6, 10, 11, 12)] == [3, 3, 2, 2, 1, 1]
-    stages = {"a": {"steps": 6}, "b": {"steps": 6}}
-    two = tiny(stages=stages, eval_every=4)
+    two = tiny(stages={"a": {"steps": 6}, "b": {"steps": 6}}, eval_every=4)
     assert [evaluations_due(two, step) for step in (1, 4, 5, 6, 7, 9)] == [4, 4, 3, 3, 2, 1]
     left, resolved = [], tiny(steps=3, eval_every=3, log_every=3, save_every=3)
 

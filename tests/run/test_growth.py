@@ -59,8 +59,7 @@ def layer(model, number):
     ],
 )  # fmt: skip
 def test_a_layer_begins_as_an_exact_copy(tiny, grow, before, after, sources):
-    resolved = tiny(f"{staged(before, after)} grow={grow}")
-    old, _, new, moments = begun(resolved)
+    old, _, new, moments = begun(tiny(f"{staged(before, after)} grow={grow}"))
     for number, source in enumerate(sources):
         theirs = layer(old, source)
         for name, parameter in layer(new, number).items():
@@ -103,8 +102,7 @@ def test_identity_layers_change_nothing_at_first_and_learn(tiny):
 
 
 @pytest.mark.parametrize(
-    ("share", "owners"),
-    [("all", {0}), ("groups(2)", {0, 2}), ("ffn", {0, 1, 2, 3})],
+    ("share", "owners"), [("all", {0}), ("groups(2)", {0, 2}), ("ffn", {0, 1, 2, 3})]
 )
 def test_what_is_shared_has_one_owner(tiny, share, owners):
     program = tiny(f"{staged(2, 4)} grow=interleave(moments=carry) share={share}")
@@ -151,8 +149,7 @@ def test_a_run_that_grows_is_the_same_however_resumed(tiny, tmp_path, monkeypatc
     train(resolved, tmp_path / "straight", **options)
     run = tmp_path / "stopped"
     for step in (4, 6, 8, 10):  # in the first stage, at the boundary, in the second stage
-        resumed = partial(train, resolved, run, resume=step > 4, **options)
-        stop_after(monkeypatch, step, resumed)
+        stop_after(monkeypatch, step, partial(train, resolved, run, resume=step > 4, **options))
         # Until it goes on, the network is as deep as the checkpoint.
         depth = 1 if step <= 6 else 2
         reached, tensors = read_model(run)

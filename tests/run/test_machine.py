@@ -95,8 +95,7 @@ def test_a_plan_beyond_the_memory_is_refused_with_one_that_fits(
     assert max(sizes) < 4096
     with pytest.raises(MachineError, match="4,096 examples of 32 tokens at once") as caught:
         tried("microbatch=4096")
-    smaller = caught.value.help.removeprefix("--set ").partition(":")[0]
-    sizes, fits = tried(smaller)
+    sizes, fits = tried(caught.value.help.removeprefix("--set ").partition(":")[0])
     assert all(1 < size <= fit.examples for size, fit in zip(sizes, fits, strict=True))
     here = replace(detect("cpu"), memory_bytes=2 * 2**20)
     monkeypatch.setattr(import_module("bertc.run.train.loop"), "machine_of", lambda *_: here)

@@ -31,8 +31,7 @@ def masked(tiny, tmp_path, go):
     """Train for two steps, and return the report and the lines of its evaluations."""
 
     def run(written=""):
-        report = go(tiny(f"{written} steps=2 eval_examples=64"))
-        return report, lines(tmp_path / "run", "eval")
+        return go(tiny(f"{written} steps=2 eval_examples=64")), lines(tmp_path / "run", "eval")
 
     return run
 
@@ -78,8 +77,7 @@ def test_a_model_that_copies_knows_nothing_of_masked_positions(
 
     def copied(self, targets, read):
         """Certain of what it sees, but for [MASK]; of the rest it knows the frequencies."""
-        tokens_bk = read.batch.reading.token_ids.gather(1, targets.positions)
-        same_bk = tokens_bk == targets.targets
+        same_bk = read.batch.reading.token_ids.gather(1, targets.positions) == targets.targets
         nats_bk = known["nats_v"][targets.targets].float()
         return Predicted(torch.where(same_bk, 0.0, nats_bk), same_bk)
 
@@ -161,8 +159,7 @@ SEQ = 100
 
 def counts(stage, number):
     """Predicted tokens of each of four full rows in batch ``number``."""
-    cut = corruption(stage, vocab(), 3, 4)
-    (part,), _ = cut(rows(8, SEQ, full=True), 4, number)
+    (part,), _ = corruption(stage, vocab(), 3, 4)(rows(8, SEQ, full=True), 4, number)
     return part.terms["mlm"].weights.sum(1).tolist()
 
 
@@ -187,8 +184,7 @@ def test_the_share_of_masked_tokens_falls_in_every_step_of_the_run():
 
 def test_batches_made_at_once_have_the_shares_of_their_steps():
     stage = program("mlm(40%,p_end=20%)", SEQ, "steps=10 batch=4").stages[0]
-    cut = corruption(stage, vocab(), 3, 2)
-    made = cut(rows(12, SEQ, full=True), 4, 3)
+    made = corruption(stage, vocab(), 3, 2)(rows(12, SEQ, full=True), 4, 3)
     taken = [[int(part.terms["mlm"].weights[0].sum()) for part in parts] for parts in made]
     assert taken == [[34, 34], [32, 32], [30, 30]]
 

@@ -23,6 +23,7 @@ ROWS = (
     {"good": "ducks hiss", "bad": "ducks hiss", "phenomenon": "a"},
     {"good": "geese and hens on the gate", "bad": "geese", "phenomenon": "a"},
 )
+pytestmark = pytest.mark.usefixtures("in_the_farm")
 
 
 def pairs_in(folder, *rows, name="toy.jsonl"):
@@ -41,8 +42,7 @@ def score(folder, spec, before, end):
     )
     sentence = f"{before} {end}".strip()
     read = tokenizer(sentence, return_offsets_mapping=True)
-    ends = torch.tensor(read["offset_mapping"])[:, 1]
-    at = (ends > len(sentence) - len(end)).nonzero()[:, 0]
+    at = (torch.tensor(read["offset_mapping"])[:, 1] > len(sentence) - len(end)).nonzero()[:, 0]
     ids, row = torch.tensor(read["input_ids"]), torch.arange(len(at))
     rows = ids.repeat(len(at), 1)
     if spec != CAUSAL:
@@ -52,7 +52,7 @@ def score(folder, spec, before, end):
     return logits.log_softmax(-1)[row, ids[at]].sum().item(), len(at)
 
 
-@pytest.mark.usefixtures("in_the_farm", "own_modules")
+@pytest.mark.usefixtures("own_modules")
 @pytest.mark.parametrize("spec", [MASKED, CAUSAL, SHIFTED], ids=["masked", "causal", "shifted"])
 def test_scores_are_those_of_the_pipeline_on_the_exported_folder(farm_run, tmp_path, spec):
     run, folder = farm_run(spec), tmp_path / "exported"
@@ -86,7 +86,6 @@ def test_scores_are_those_of_the_pipeline_on_the_exported_folder(farm_run, tmp_p
         assert "the run learned mntp, not mlm" in other.notes
 
 
-@pytest.mark.usefixtures("in_the_farm")
 def test_layouts_of_the_pipeline(farm_run, tmp_path):
     blimp = {"sentence_good": "hens", "sentence_bad": "old hens", "UID": "x", "field": "syntax"}
     ewok = {"Context1": "Hens hiss.", "Target1": "Hens", "Target2": "Ducks", "Domain": "farm"}
@@ -115,7 +114,6 @@ def test_layouts_of_the_pipeline(farm_run, tmp_path):
         (ROWS, Manner(seq=5), "pairs are scored one by one"),
     ],
 )
-@pytest.mark.usefixtures("in_the_farm")
 def test_what_is_no_pair(farm_run, tmp_path, rows, manner, message):
     folder = pairs_in(tmp_path / "toy", *rows)
     with pytest.raises(BertcError, match=message) as refused:
@@ -123,7 +121,6 @@ def test_what_is_no_pair(farm_run, tmp_path, rows, manner, message):
     assert refused.value.help
 
 
-@pytest.mark.usefixtures("in_the_farm")
 def test_what_scores_no_sentence(farm_run, tmp_path):
     (tmp_path / "none").mkdir()
     pairs_in(tmp_path / "p", *ROWS)

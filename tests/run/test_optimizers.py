@@ -218,8 +218,7 @@ def test_muon_is_that_of_torch_to_the_bit(settings):
 
 def test_muon_in_fp32_brings_singular_values_near_1():
     """As in bf16 to its rounding, and closer to one matrix at a time."""
-    draw = torch.Generator().manual_seed(0)
-    matrices = torch.randn(3, 24, 40, generator=draw)
+    matrices = torch.randn(3, 24, 40, generator=torch.Generator().manual_seed(0))
     together = orthogonal(matrices, Muon())
     assert together.dtype == torch.float32
     for matrix, step in zip(matrices, together, strict=True):
@@ -243,8 +242,7 @@ def test_iterations_on_the_gram_matrix_alone_are_those_of_the_matrix(iterations,
         gram = y @ y.T
         y = linear * y + cubic * gram @ y + quintic * gram @ gram @ y
     torch.testing.assert_close(found, y)
-    rounded = orthogonal(x.bfloat16(), rule)[0].double()
-    assert (rounded - found).norm() < 0.03 * found.norm()
+    assert (orthogonal(x.bfloat16(), rule)[0].double() - found).norm() < 0.03 * found.norm()
 
 
 @pytest.mark.parametrize(
@@ -291,8 +289,7 @@ def test_muon_gathers_sharded_matrices(mesh):
 
 
 def test_muon_keeps_one_moment_of_matrices_and_has_another_rate_of_others():
-    muon = Muon(lr=0.02, adamw_lr=3e-4, schedule=Polynomial(end_lr=1e-3))
-    assert muon.of_others.lr == 3e-4
+    assert Muon(lr=0.02, adamw_lr=3e-4, schedule=Polynomial(end_lr=1e-3)).of_others.lr == 3e-4
     assert set(moments_of(Muon(), MATRICES)) == {
         *(f"m.{weight.name}" for weight in MATRICES),
         *(f"v.{name}.weight" for name in ("head", "words", "norm")),

@@ -132,8 +132,7 @@ def test_another_tokenizer_takes_the_rows_of_equal_tokens(follow, tmp_path, firs
     new, old = vocabulary_of(tmp_path / kind, 300), vocabulary_of(folder, 120)
     before = weights(folder)[table]
     for kind, rows in begun.items():
-        mask = torch.equal(rows[new.mask], before[old.mask])
-        assert mask == (kind != "random")
+        assert torch.equal(rows[new.mask], before[old.mask]) == (kind != "random")
         assert 0.5 < rows.std() / before.std() < 1.5, kind
     piece = new.tokenizer.token_to_id("\u0120hens")
     assert torch.equal(begun["focus"][piece], before[old.tokenizer.token_to_id("hens")])

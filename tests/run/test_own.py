@@ -3,6 +3,7 @@
 import json
 import linecache
 import os
+import re
 import shutil
 import sys
 import types
@@ -13,21 +14,27 @@ import torch
 import torch.nn.functional as F
 
 import bertc
-from bertc.api import resolve
+from bertc.api import points, resolve
 from bertc.api.spec import Spec
-from bertc.base.diagnostics import SpecError, UsageError
+from bertc.base.diagnostics import ResumeRefusedError, SpecError, UsageError
 from bertc.base.failures import exit_code
 from bertc.cost import estimate
 from bertc.cost.figures import ANY
 from bertc.cost.rules import cost
+from bertc.ir.network.ffn import OwnFfn
 from bertc.ir.program import model_weights
+from bertc.lab.results.diff import diff
 from bertc.model import EncoderInputs, build
-from bertc.model.own import load_class
+from bertc.model.own import construct, load_class
 from bertc.model.weights import initialise
+from bertc.run.records.changes import refuse_another_program
+from bertc.run.records.folder import RunFolder
+from bertc.run.train.loop import train
 from tests.bench.rig import make_step, random_rows
 from tests.conftest import RUN_RECORDER
 from tests.learn.material import ORDINARY, chosen, corrupted, rows
 from tests.net.programs import FARM
+from tests.run.conftest import lines
 
 SIZES = "layers=3 hidden=32 heads=2 ffn=48 vocab=60 seq=24 batch=4 steps=20 dropout=0 "
 WHOLE = "layers=3 hidden=256 heads=4 ffn=1024 vocab=2000 seq=256 batch=8 steps=20 "
@@ -83,7 +90,7 @@ def test_a_part_learns_what_the_built_in_kind_does(case):
     for model in models:
         model.compute_dtype, losses = torch.float64, []
         optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
-        for _ in range(20):
+        for _ in range(4):
             states = model.read_on(inputs).last[real]
             loss = F.mse_loss(states, states.detach().roll(1, 0) + 1)
             optimizer.zero_grad()
@@ -122,9 +129,19 @@ BODY = f"body={own('Mixer', ', hidden=32')}"
 TERM = f"objective={UNIT}+0.1*rtd(over=masked)+0.5*{own('Detected')} generator=0.5"
 
 
-@pytest.mark.parametrize(
-    "settings", [MIXED, f"share=ffn ffn={own('Numbered')}", TERM, OTHERS, BODY]
-)
+WAVES = own("Cosine", ", cycles=2")
+RULE = f"optimizer={own('Lion', f', lr=1e-3, warmup=2, schedule={WAVES}')}"
+TRUST = RULE.replace("Lion'", "Adam', trust=true")
+GROWN = "stage 'a' { layers=1 steps=4 } stage 'b' { layers=2 steps=8 } "
+RESUMED = [
+    MIXED, f"share=ffn ffn={own('Numbered')}", TERM, OTHERS, BODY,
+    f"{RULE} objective=rtd+mlm generator=0.5 average=ema(2)",
+    f"{GROWN} grow=stack(moments=carry) {TRUST}",
+    f"stage 'a' {{ steps=4 }} stage 'b' {{ steps=8 {RULE} }}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("settings", RESUMED)
 def test_a_run_with_parts_resumes_to_the_same_bits_without_their_file(
     resumes, tiny, corpus_file, settings
 ):
@@ -135,11 +152,83 @@ def test_a_run_with_parts_resumes_to_the_same_bits_without_their_file(
     resumes(resolved, 1, 6)
 
 
-def test_a_changed_file_is_a_changed_program(tiny):
-    before = tiny(MIXED)
-    text = Path("own_parts.py").read_text()
+def test_a_rule_and_a_schedule_learn_and_cost_what_the_built_in_ones_do(go, tiny, tmp_path):
+    how = "lr=1e-3, warmup=2, clip=0.1, schedule="
+    pair = f"adamw({how}cosine(10%), bias_correction=false)", own("Adam", f", {how}COS")
+    cosine = own("Cosine", ", end=0.1")
+    programs = [tiny(f"optimizer={text.replace('COS', cosine)}", steps=20) for text in pair]
+    for name, program in zip(("built in", "own"), programs, strict=True):
+        go(program, name)
+    of_kind, of_own = (lines(tmp_path / name, "train") for name in ("built in", "own"))
+    for one, other in zip(of_kind, of_own, strict=True):
+        assert (other["lr"], other["step"]) == (one["lr"], one["step"])
+        assert other["loss"] == pytest.approx(one["loss"], rel=1e-6)
+    sizes = WHOLE.replace("batch=8", "batch=64")
+    large = (f"{sizes} optimizer={text.replace('COS', cosine)}" for text in pair)
+    of_kind, of_own = (estimate(resolve(text), "cpu").stages[0] for text in large)
+    assert of_own.memory == of_kind.memory
+    assert of_own.time.seconds_per_step == pytest.approx(of_kind.time.seconds_per_step, rel=0.1)
+
+
+def test_moments_of_a_rule_are_the_other_arguments_of_its_update():
+    texts = (f"{SIZES} {RULE}", f"{SIZES} {TRUST}")
+    states = [resolve(text).stages[0].optimizer.state for text in texts]
+    assert states == [("mean",), ("first", "second")]
+    nears = points(f"{SIZES} {RULE.replace('lr=', 'near={0.9, 0.95}, lr=')}")
+    assert [dict(p.stages[0].optimizer.arguments)["near"] for p in nears] == [0.9, 0.95]
+
+
+def test_a_changed_file_is_a_changed_program_and_its_lines_are_shown(tiny):
+    before, text = tiny(MIXED), Path("own_parts.py").read_text()
     Path("own_parts.py").write_text(text.replace("begin: float = 0.5", "begin: float = 0.6"))
-    assert tiny(MIXED).fingerprint != before.fingerprint
+    assert (after := tiny(MIXED)).fingerprint != before.fingerprint
+    assert OwnFfn(code="a:B", arguments=(("n", 1),)) != OwnFfn(code="a:B", arguments=(("n", 1.0),))
+    with pytest.raises(ResumeRefusedError) as caught:
+        refuse_another_program(before, after)
+    for name, program in {"a": before, "b": after}.items():
+        Path(name).mkdir()
+        RunFolder(Path(name)).start(program, "")
+    for said in (caught.value.message, diff("a", "b").as_table()):
+        assert """norm: pre(function=own("own_parts.py:Tanh")) -> """ in said
+        (was, now) = (line for line in said.split("\n") if line[:5] in ("-    ", "+    "))
+        assert was.endswith("begin: float = 0.5):")
+        assert now.endswith("begin: float = 0.6):")
+
+
+HELPS = {
+    f"objective=clm+2*{own('Detected')}": f"objective=clm or objective=2*{own('Detected')}",
+    f"objective={own('Detected')}+{own('Detected')}": f"objective={own('Detected')}",
+    f"adapt=lora(on=ffn) ffn={own('Experts')}": "on=attention",
+    f"adapt=lora attention={own('Attention')} ffn={own('Experts')}": "adapt=none",
+}
+
+
+@pytest.mark.parametrize("text", HELPS)
+def test_a_help_names_what_there_is(text):
+    with pytest.raises(SpecError) as caught:
+        resolve(f"layers=2 hidden=32 heads=2 vocab=60 seq=24 {text}")
+    assert caught.value.diagnostics[0].help == HELPS[text]
+
+
+def test_pairs_are_of_maps_that_are_not_the_users():
+    attention = f"attention={own('Attention', ', full_every=2')}"
+    model = build(resolve(f"{SIZES} {attention} adapt=lora(4, on=query)"))
+    pairs = [name for name, _ in model.named_parameters() if name.endswith("lora_a")]
+    assert pairs == [f"encoder.attention.{layer}.query.lora_a" for layer in (0, 2)]
+
+
+def test_a_unit_that_masks_nothing_is_named(tiny, tmp_path, capsys):
+    train(tiny(f"objective=mlm(unit={own('Never')})", steps=3), tmp_path / "run", cache=tmp_path)
+    assert "mlm: own_parts.py:Never masks no token of the first batch" in capsys.readouterr().err
+
+
+def test_code_that_torch_does_not_compile_is_named(capsys):
+    part = resolve(f"{SIZES} residual={own('Printing')}").encoder.residual
+    module = construct(part, {"hidden": 32})
+    with pytest.raises(RuntimeError) as caught:
+        torch.compile(module, backend="eager", fullgraph=True)(*torch.ones(2, 1, 4, 32))
+    assert exit_code(caught.value, color=False) == 65
+    assert """: print("{}")\nwrite that with tensors""" in capsys.readouterr().err
 
 
 def test_a_term_learns_and_costs_what_the_built_in_one_beside_it_does():
@@ -162,6 +251,12 @@ def test_a_term_learns_and_costs_what_the_built_in_one_beside_it_does():
         torch.testing.assert_close(heads[f"heads.Detected.{of_own}"], heads[f"heads.rtd.{name}"])
 
 
+FAULTS = {
+    "calls": "it keeps a state", "random": "or is random", "zero": "is not finite",
+    "narrow": "no tensor of the shape", "double": "no tensor of the shape",
+    "gradient": "it changes the gradient", "weight": "it changes the gradient or the weight",
+    "still": "its moment mean stays 0",
+}  # fmt: skip
 REFUSED = {
     f"ffn={own('Narrow')}": "it makes (2, 16, 31) of states (2, 16, 32)",
     f"ffn={own('Counting')}": "called twice in training, it differs",
@@ -175,7 +270,6 @@ REFUSED = {
     f"ffn={own('Mixing')}": "it reads tokens of its row, as attention may",
     f"norm=pre(function={own('Numbered')})": "it gets hidden, and no layer",
     f"objective={own('nsp')}": "a term begins with a capital letter",
-    f"objective={own('Numbered')}": "it gets hidden and vocab, and no layer",
     f"objective={own('Mixing')}": "it makes (2, 16, 32) of states (2, 16, 32), not (2,)",
     "objective=own('own_parts.py:Wrong', how='detached')": "no gradient reaches the states",
     "objective=own('own_parts.py:Wrong', how='infinite')": "or what it makes is not finite",
@@ -189,14 +283,13 @@ REFUSED = {
         f"objective=mlm(unit={own('WrongUnit', f', how={how!r}')})": why
         for how, why in {
             "floats": "it makes torch.float32 (3, 16), not integers",
-            "short": "(3, 15), not",
             "counts": "called twice, it differs",
-            "draws": "called twice, it differs",
             "mixes": "it reads other rows of the batch",
         }.items()
     },
     f"attention={own('Blind')}": "it reads tokens that the mask hides",
     f"ffn={own('Tabled')}": "it has the buffer table: make that in forward",
+    f"ffn={own('Picked')}": "its shapes or steps depend on values",
     f"ffn={own('Batched')}": "it reads other rows of the batch",
     "ffn=own('nowhere:Experts')": "names no class of a file",
     f"activation={own('Sloped')} prune=neurons(25%)": "what is to be removed is within a part",
@@ -206,10 +299,15 @@ REFUSED = {
     "ffn=own('nowhere.py:Experts')": "nowhere.py is not there",
     "ffn=own('linked.py:Experts')": "is not below",
     "ffn=own('broken.py:Experts')": "SyntaxError",
+    "optimizer=own('own_parts.py:Lion', layer_decay=0.9)": "it has no argument layer_decay",
+    f"optimizer={own('Norm', ', hidden=8')}": "has no attribute 'update'",
+    f"optimizer=adamw(schedule={own('Lion')})": "has no attribute 'rate'",
+    **{f"optimizer=own('own_parts.py:Faulty', how='{how}')": why for how, why in FAULTS.items()},
+    "optimizer=adamw(schedule=own('own_parts.py:Faulty', how='below'))": "is -0.001, not 0 or more",
+    "optimizer=adamw(schedule=own('own_parts.py:Faulty', how='nan'))": "is nan, not 0 or more",
     f"attention={own('Convolution')} pack=true": "reads other documents of a row",
     f"attention={own('Convolution')} objective=clm": "reads later tokens",
     f"attention={own('Attention')} objective=plm": "have other queries than keys",
-    f"ffn={own('Experts')} prune=neurons(25%)": "what is to be removed is within a part",
     f"ffn={own('Mlp', ', width=8')} norm=pre(inner=true)": "this norm is within a part",
     f"ffn={own('Mlp', ', width=8')} dropout=dropout(ffn=0.1)": "this dropout is within",
 }
@@ -227,7 +325,7 @@ def test_a_part_that_cannot_be_is_refused_with_its_reason(text, tmp_path):
     (found,) = caught.value.diagnostics
     assert REFUSED[text] in found.message.replace(str(tmp_path), "")
     if "Raising" in text:
-        assert found.help == "own_parts.py:154: return x @ x"
+        assert found.help == "own_parts.py:156: return x @ x"
 
 
 def test_code_is_never_run_without_permission(tmp_path, monkeypatch, command, capsys):
@@ -327,8 +425,15 @@ def test_a_class_of_a_module_on_the_path(monkeypatch, tmp_path):
     assert resolve(text).encoder.ffn.source == Path(tmp_path / "own_parts.py").read_text()
 
 
-def test_an_error_in_a_run_has_the_line_of_the_file(go, tiny, capsys):
-    with pytest.raises(AssertionError) as caught:
-        go(tiny(f"ffn={own('Late')}"))
+LINES = {
+    f"ffn={own('Late')}": 'assert x.shape[1] != 24, "24 tokens"',
+    f"optimizer={own('Faulty', ', how=true')}": "_ = 1 / max(0, 5 - step)",
+}
+
+
+@pytest.mark.parametrize("text", LINES)
+def test_an_error_in_a_run_has_the_line_of_the_file(go, tiny, capsys, text):
+    with pytest.raises((AssertionError, ZeroDivisionError)) as caught:
+        go(tiny(text))
     assert exit_code(caught.value, color=False) == 65
-    assert 'assert x.shape[1] != 24, "24 tokens"' in capsys.readouterr().err
+    assert re.search(rf"own_parts.py:\d+: {re.escape(LINES[text])}", capsys.readouterr().err)

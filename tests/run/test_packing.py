@@ -264,8 +264,7 @@ def test_losses_and_gradients_are_those_of_rows_of_their_own(kind, network):
 
 @pytest.mark.parametrize("kind", TASKS)
 def test_nothing_is_lost_or_read_twice(kind):
-    resolved = bertc.resolve(f"{NETWORK} task={TASKS[kind]}")
-    alone, packed = batches(kind, resolved)
+    alone, packed = batches(kind, bertc.resolve(f"{NETWORK} task={TASKS[kind]}"))
     assert packed.shared
     for starts, numbers in zip(packed.starts, packed.examples, strict=True):
         begins = [0, *(np.flatnonzero(np.diff(numbers)) + 1)]
@@ -346,7 +345,5 @@ def test_how_many_are_read_together(longest, batch, settings, device, wanted):
     (task,) = stage.tasks
     words = " ".join(["w1"] * (longest - 7))
     asked = [QuestionExample(str(n), words, "w2 w2 w2 w2", (("w1", 0),), True) for n in range(64)]
-    rows = encoded(resolved, asked)
-    data = TaskData(BERT, 0, batch, stage.seq, (TaskSet(task, rows, {}),), 1.0)
-    fitting = stage.microbatch or batch
-    assert examples_at_once(data, stage, fitting, torch.device(device)) == wanted
+    data = TaskData(BERT, 0, batch, stage.seq, (TaskSet(task, encoded(resolved, asked), {}),), 1.0)
+    assert examples_at_once(data, stage, stage.microbatch or batch, torch.device(device)) == wanted

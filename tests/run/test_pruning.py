@@ -10,11 +10,9 @@ import pytest
 import torch
 from einops import rearrange
 from safetensors.torch import load_file
-from typer.testing import CliRunner
 
 from bertc.api import resolve
 from bertc.check.facts.networks import network_of
-from bertc.cli.app import app
 from bertc.cost import estimate
 from bertc.hub.leaving.pruned import find_removed, remove_units
 from bertc.ir.methods.pruning import Heads
@@ -36,11 +34,11 @@ STEPWISE = "heads(50%, every=25%, examples=16)"
 
 @pytest.fixture
 def pruning(tiny: Any) -> Any:
-    """A program that prunes for six steps, and trains for six more."""
+    """A program that prunes for some steps, and trains for as many more."""
 
-    def make(prune: str, more: str = "") -> Any:
-        stages = f'stage "prune" {{ prune={prune} steps=6 }} stage "again" {{ steps=6 }}'
-        return tiny(f"heads=4 ffn=24 {more} {stages}")
+    def make(prune: str, more: str = "", steps: int = 6) -> Any:
+        stages = f'stage "prune" {{ prune={prune} }} stage "again" {{ prune=none }}'
+        return tiny(f"heads=4 ffn=24 steps={steps} {more} {stages}")
 
     return make
 
@@ -72,7 +70,7 @@ KINDS = {
 
 @pytest.mark.parametrize("name", KINDS)
 def test_the_network_that_is_left_computes_the_same(name, pruning, tmp_path, go):
-    resolved, run = pruning(*KINDS[name]), tmp_path / "run"
+    resolved, run = pruning(*KINDS[name], steps=3), tmp_path / "run"
     report = go(resolved)
     whole, left = masked(resolved, run), load(run)
     ids = torch.randint(5, 100, (3, 20))
@@ -89,8 +87,7 @@ def test_a_pruned_run_is_evaluated_exported_and_begun_from(pruning, tiny, tmp_pa
     report = go(pruning("neurons(50%)"))
     again = evaluate_run(run, cache=cache, quiet=True)
     assert again.evaluation.loss == pytest.approx(report.evaluation.loss, rel=1e-5)
-    config = json.loads((run / "model" / "config.json").read_text())
-    assert config["intermediate_size"] == 12
+    assert json.loads((run / "model" / "config.json").read_text())["intermediate_size"] == 12
     network = network_of(run)
     assert (network["heads"], network["ffn"]) == (4, 12)
     assert of_folder(run).resolved.encoder.layers[0].ffn == 12  # what latency is predicted of
@@ -170,8 +167,7 @@ def test_low_scores_go_in_rounds_and_every_layer_keeps_one():
     normalized = Heads(share=0.5)
     assert choose_by_score(normalized, scores, {}, 0.5) == {0: [0, 1], 1: [0]}
     assert choose_by_score(normalized, scores, {}, 0.2) == {0: [0], 1: []}
-    each = Heads(share=0.4, within="layer")
-    assert choose_by_score(each, scores, {}, 0.4) == {0: [0], 1: [0]}
+    assert choose_by_score(Heads(share=0.4, within="layer"), scores, {}, 0.4) == {0: [0], 1: [0]}
     found = {step: Heads(share=0.5, every=0.25).share_gone(step, 7) for step in range(8)}
     assert {step: share for step, share in found.items() if share} == {0: 0.25, 3: 0.5}
     assert Heads(share=0.4, every=0.1).rounds == 4
@@ -244,35 +240,31 @@ def assert_maps_weigh_values(model: Model, reading: EncoderInputs) -> list[torch
     return found
 
 
-def test_the_command_shows_what_is_inside_a_run(tiny, barn, tmp_path, go):
+def test_the_command_shows_what_is_inside_a_run(tiny, barn, tmp_path, go, call):
     run = tmp_path / "run"
     go(tiny(objective=barn, heads=4))
 
-    def inspect(what: str, *options: str, exit_code: int = 0) -> str:
-        answer = CliRunner().invoke(app, ["inspect", what, str(run), *options])
-        assert answer.exit_code == exit_code, answer.output
-        progress = f"evaluating {run} without each head ...\n"
-        assert answer.stderr == progress * (what == "heads" and not exit_code)
-        return answer.stdout if not exit_code else str(answer.exception)
+    def inspect(what: str, *options: str, progress: str = "") -> str:
+        code, out, err = call("inspect", what, str(run), *options)
+        assert (code, err) == (0, progress)
+        return str(out)
 
-    of_heads = json.loads(inspect("heads", "--json"))
+    progress = f"evaluating {run} without each head ...\n"
+    of_heads = json.loads(inspect("heads", "--json", progress=progress))
     names = [f"{layer}.{head}" for layer in range(2) for head in range(4)]
     assert [*of_heads["without"]] == names
     less = evaluate_run(run, without=[(1, 2)], quiet=True).evaluation
     assert of_heads["without"]["1.2"] == less.scores["classify"]["dev"]["accuracy"]
-    table = inspect("heads", "--examples", "3").splitlines()
+    table = inspect("heads", "--examples", "3", progress=progress).splitlines()
     assert table[0].endswith("its change without each head")
     assert [line.split()[0] for line in table[1:]] == ["head", *names]
 
     page = tmp_path / "a.html"
     inspect("attention", "--text", "hens lay", "--pair", "cows", "-o", str(page))
     assert "heatmap" in page.read_text()
-    refused = {
-        ("heads", "--text", "hens"): "--text has no effect on heads",
-        ("attention",): "attention is of a text",
-    }
-    for words, message in refused.items():
-        assert message in inspect(*words, exit_code=1)
+    _, _, err = call("inspect", "heads", str(run), "--text", "hens")
+    assert err.startswith("error: --text has no effect on heads")
+    assert call("inspect", "attention", str(run))[2].startswith("error: attention is of a text")
 
 
 def test_a_model_without_heads_is_one_that_lost_them(tiny):

@@ -36,6 +36,7 @@ from bertc.run.records.folder import RunFolder
 from bertc.run.stepper import graphs_so_far
 from bertc.run.train import loop
 from bertc.run.train.loop import train
+from tests.net.programs import FARM
 from tests.run.conftest import after_updates, change_losses, lines, same_run, train_farm
 
 PAIRS = "objective=mlm+0.5*sop"
@@ -140,6 +141,8 @@ LEARNED = {
     "adaptive": "objective=mlm(40%, p_end=15%, unit=adaptive(every=2)) microbatch=2",
     "in turn": "generator=1 embedding=16 optimizer=stable-adamw(1e-2, warmup=2) "
     'stage "tell" { steps=3 objective=mlm } stage "find" { steps=3 objective=rtd }',
+    "own": "optimizer=own('own_parts.py:Lion', lr=1e-3, warmup=2)",
+    "own trust": "optimizer=own('own_parts.py:Adam', trust=true, lr=1e-2, warmup=2)",
     "adapted": "adapt=lora(4, on=attention+outer) share=all",
     "pruned": "heads=4 prune=heads(50%, every=25%, examples=24) microbatch=2",
     "by tensor": "optimizer=adamw(1e-2, warmup=2, clip=0.05, clip_per=tensor) "
@@ -147,7 +150,8 @@ LEARNED = {
 }
 
 
-def test_two_processes_learn_what_one_does(together, tiny, tmp_path):
+def test_two_processes_learn_what_one_does(together, tiny, tmp_path, monkeypatch):
+    monkeypatch.chdir(FARM)
     train(tiny(steps=4), tmp_path / "first", cache=tmp_path / "cache", quiet=True)
     rows = [f"a{n % 5} b{n % 3},{'odd' if n % 4 else 'even'}" for n in range(40)]
     (table := tmp_path / "rows.csv").write_text("\n".join(["text,label", *rows]))
@@ -489,8 +493,7 @@ def test_processes_write_together_what_one_writes(together, tiny, tmp_path, size
     strategy = "fsdp" if size == per_host else "hsdp"
     common = f"{PAIRS} average=ema(2) save_every=2 steps=4 eval_every=4 strategy={strategy}"
     programs = {name: tiny(common) for name in ("parts", "whole")}
-    harm = partial(without_a_disk, per_host=per_host)
-    assert together(size, programs, harm) == ([0] * size, [])
+    assert together(size, programs, partial(without_a_disk, per_host=per_host)) == ([0] * size, [])
     parts, whole = (
         {path.relative_to(tmp_path / name): path.read_bytes()
          for path in (tmp_path / name / "checkpoints").rglob("*.safetensors")}

@@ -7,12 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from bertc import estimate
 from bertc.api import resolve
 from bertc.base.diagnostics import DataError, MissingInputError, SpecError, StoppedError, UsageError
-from bertc.cli.app import app
 from bertc.ir.program.resolved import model_weights
 from bertc.lab.results import state as module
 from bertc.lab.results.compare import results
@@ -180,8 +178,7 @@ def test_tasks_are_columns_and_glue_has_its_average(run, tmp_path):
     for task in ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte"):
         for seed in (1, 2):
             run(f"{task} {seed}", {12: 0.5 + seed / 10}, objective=glue(task), seed=seed)
-    found = only(as_json(tmp_path))
-    assert found["glue_average"] == pytest.approx(0.65)
+    assert only(as_json(tmp_path))["glue_average"] == pytest.approx(0.65)
     assert "GLUE" in results([tmp_path]).as_table()
     run("both", {12: 0.5}, objective=glue("rte", "mrpc"))
     assert [len(group["runs"]) for group in as_json(tmp_path)["groups"]] == [1, 16]
@@ -239,8 +236,7 @@ def test_an_unfinished_run_stands_alone(run, tmp_path):
     found = [(r["step"], r["finished"]) for g in groups for r in g["runs"]]
     assert found == [(12, True), (6, False)]
     assert "unfinished: 6/12" in results([tmp_path]).as_table()
-    early = run("3", {4: 0.5}, done=False)
-    (early / "metrics.jsonl").unlink()
+    (run("3", {4: 0.5}, done=False) / "metrics.jsonl").unlink()
     assert "unfinished: 4/12" in results([tmp_path]).as_table()
 
 
@@ -338,7 +334,6 @@ def test_conditions_choose_runs_by_facts_and_settings(run, tmp_path):
         (["hidden"], UsageError),
         (["state=done"], UsageError),
         (["stat=stopped"], SpecError),
-        (["hiden=64"], SpecError),
     ):
         with pytest.raises(error):
             list_runs([folder], where)
@@ -353,10 +348,9 @@ def test_a_run_on_another_machine_trains_while_it_writes(run, monkeypatch):
     assert module.state_of(folder, folder.read_resolved()) == "stopped"
 
 
-def test_the_command_shows_names_as_text(run, tmp_path):
+def test_the_command_shows_names_as_text(run, tmp_path, call):
     run("runs/\x1b[31mred\u202e[bold]", {}, done=False)
-    shown = CliRunner().invoke(app, ["runs", str(tmp_path / "runs")]).output
-    assert "\\x1b[31mred\\u202e[bold]" in shown
+    assert "\\x1b[31mred\\u202e[bold]" in call("runs", str(tmp_path / "runs"))[1]
 
 
 def test_curves_and_attempts_of_a_run_with_stages_that_was_resumed(tiny, tmp_path, go):

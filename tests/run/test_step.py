@@ -22,7 +22,7 @@ from bertc.cost.planning.plan import Plan
 from bertc.ir.program.resolved import model_weights
 from bertc.learn.objectives import VocabTensors
 from bertc.learn.step import feed, micro_batches
-from bertc.learn.step.feed import Batch, Feed, to_inputs
+from bertc.learn.step.feed import Batch, Feed, text_feed, to_inputs
 from bertc.learn.step.micro_batches import corruption, split
 from bertc.learn.step.step import TrainStep, _seed_draws
 from bertc.model import build
@@ -59,7 +59,7 @@ def made(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[TrainS
         return [tensor.detach().clone() for tensor in tensors]
 
     text = synthetic.RandomText(resolved.stages[0], 64)
-    with Feed(text, 0, 9, CPU, step.corrupt) as feed:
+    with text_feed(text, 0, 9, CPU, step.corrupt) as feed:
         yield step, feed, state
 
 
@@ -124,7 +124,7 @@ def test_each_tensor_clipped_apart_is_bert_adam(clip, microbatch):
     moments = {name: (torch.zeros_like(w), torch.zeros_like(w)) for name, w in wanted.items()}
     clipped = set()
     text = synthetic.RandomText(resolved.stages[0], 64)
-    with Feed(text, 0, 3, CPU, step.corrupt) as feed:
+    with text_feed(text, 0, 3, CPU, step.corrupt) as feed:
         for number in range(3):
             batch = feed.take()
             step.gradients(batch.micro_batches, number)
@@ -186,8 +186,7 @@ def flat(value: Any) -> list[Tensor]:
 def test_batches_are_the_same_however_many_are_made_at_once(
     tiny, batches_at_once, first, rows, monkeypatch
 ):
-    stage = tiny(batch=BATCH).stages[0]
-    corrupt = corruption(stage, vocab(), 1, 2)
+    corrupt = corruption(tiny(batch=BATCH).stages[0], vocab(), 1, 2)
     alone = [
         Batch(inputs, [corrupt(part, len(part.lengths))[0][0] for part in split(inputs, 2)])
         for inputs in (to_inputs(Text().train(step, rows), CPU) for step in range(first, STEPS))
@@ -198,7 +197,7 @@ def test_batches_are_the_same_however_many_are_made_at_once(
 
     for module in (feed, micro_batches):
         monkeypatch.setattr(module, "batches_at_once", at_once)
-    with Feed(Text(), first, STEPS, CPU, corrupt, rows) as batches:
+    with text_feed(Text(), first, STEPS, CPU, corrupt, rows) as batches:
         for expected in alone:
             found = batches.take()
             assert len(found.micro_batches) == len(expected.micro_batches)

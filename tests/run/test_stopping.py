@@ -171,8 +171,7 @@ def test_a_run_whose_store_is_lost_is_saved_and_goes_on(how, tiny, tmp_path, mon
         go("run", {"refused": refused, "stopped": stopped}[how])
     over.set()
     assert 0 < RunFolder(tmp_path / "run").saved_step < 12
-    said = capsys.readouterr().err
-    assert ("tried again until" in said) == (how == "refused")
+    assert ("tried again until" in capsys.readouterr().err) == (how == "refused")
     assert not (tmp_path / "run/failed.txt").exists()
     assert caught.value.exit_code == {"refused": 75, "stopped": 143}[how]
     go("run", lambda: None, resume=True)
@@ -298,15 +297,11 @@ def followed(run: Path, copy: Path) -> Iterator[str]:
         yield ""
 
 
-def whole_pass(run: Path, copy: Path) -> None:
-    assert [*takewhile(bool, followed(run, copy))]
-
-
 @pytest.mark.parametrize("files_a_step", [1, 2, 5, 100])
 def test_a_copy_made_file_by_file_goes_on(files_a_step, tiny, finished, go, tmp_path, monkeypatch):
     program, copy = tiny(keep=1, save_every=2), tmp_path / "copy"
     stop_after(monkeypatch, 3, lambda: go(program, "run"))
-    whole_pass(tmp_path / "run", copy)
+    assert [*takewhile(bool, followed(tmp_path / "run", copy))]
     copying, sent = followed(tmp_path / "run", copy), list[str]()
     with monkeypatch.context() as patch:
         after_updates(patch, lambda *_: sent.extend(islice(copying, files_a_step)))
@@ -322,7 +317,7 @@ def test_a_copy_of_a_run_that_ends_meanwhile_ends_as_well(tiny, go, tmp_path, mo
     program, run, copy = tiny(keep=1, save_every=2, steps=4), tmp_path / "run", tmp_path / "copy"
     go(program, "straight")
     stop_after(monkeypatch, 3, lambda: go(program, "run"))
-    whole_pass(run, copy)
+    assert [*takewhile(bool, followed(run, copy))]
     go(program, "run", resume=True)
     for number, _ in enumerate(takewhile(bool, followed(run, copy))):
         shutil.copytree(copy, tmp_path / str(number))

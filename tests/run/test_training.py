@@ -80,8 +80,7 @@ def test_metrics_are_means_between_lines_and_evaluations_at_their_step(go, tiny,
     for line, first in zip(logged, (0, 5, 10), strict=True):
         part = steps[first : line["step"]]
         for field in ("loss", "grad_norm"):
-            mean = math.fsum(s[field] for s in part) / len(part)
-            assert line[field] == pytest.approx(mean)
+            assert line[field] == pytest.approx(math.fsum(s[field] for s in part) / len(part))
         assert line["losses"].keys() == {"mlm", "sop"}
         assert line["lr"] == part[-1]["lr"]
         assert line["loss"] == pytest.approx(line["losses"]["mlm"] + 0.5 * line["losses"]["sop"])
@@ -107,7 +106,7 @@ REMEMBERING = {
 @pytest.mark.parametrize("settings", REMEMBERING.values(), ids=REMEMBERING)
 def test_resuming_is_never_having_stopped(resumes, tiny, settings):
     # After the first; at an evaluation; before the end.
-    resumes(tiny(settings, save_every=100), 1, 6, 11)
+    resumes(tiny(settings, "steps=6 eval_every=3 save_every=100"), 1, 3, 5)
 
 
 def test_an_evaluation_masks_its_own_share(go, tiny):
@@ -272,8 +271,7 @@ def test_running_out_of_memory_names_what_fits(go, tiny, monkeypatch):
         def call(batch, factors):
             if len(batch.reading.token_ids) > 2:
                 raise torch.OutOfMemoryError("no")
-            sums = torch.zeros(1, requires_grad=True)
-            return sums.sum(), torch.zeros(2, 1), None
+            return torch.zeros(1, requires_grad=True).sum(), torch.zeros(2, 1), None
 
         return call
 

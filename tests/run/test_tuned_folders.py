@@ -145,21 +145,12 @@ def test_an_imported_head_has_no_files_of_its_own(tuned, rows, tmp_path, cache, 
     assert code == 0, err
     said = " ".join((out + err).split())
     assert "becomes the task tag with labels O, B-BIRD, I-BIRD" in said
-    with pytest.raises(MissingInputError, match="no dev part to score"):
+    with pytest.raises(MissingInputError, match="tag: no dev part to score"):
         evaluate_run(tmp_path / "b", cache=cache, quiet=True)
     spec = bertc.resolve(str(tmp_path / "b" / "spec.bertc"))
     assert spec.fingerprint() == read_model(tmp_path / "b")[0].fingerprint()
     with pytest.raises(MissingInputError, match="no part 'train'"):
         go(spec, "c")
-
-
-def test_without_a_part_to_judge_by_there_is_no_score(tuned, rows, tmp_path, cache):
-    tuned(f"classify('{rows}', label=bird, pair=question)")
-    with pytest.raises(MissingInputError, match="classify: no dev part to score"):
-        evaluate_run(tmp_path / "run", cache=cache, quiet=True)
-    with pytest.raises(MissingInputError, match="holds 1 run") as caught:
-        predict(tmp_path, rows, device="cpu")
-    assert str(tmp_path / "run") in caught.value.help
 
 
 def test_so_many_examples_are_learned_from(tuned, rows):
@@ -188,6 +179,9 @@ def test_a_task_is_asked_for_by_its_title_and_with_its_own_answers(
             predict(run, rows, named, device="cpu")
     with pytest.raises(SpecError):
         predict(run, rows, "classify(txt=a)", device="cpu")
+    with pytest.raises(MissingInputError, match="holds 1 run") as caught:
+        predict(tmp_path, rows, device="cpu")
+    assert str(run) in caught.value.help
     asked = predict(run, rows, "classify(text=question)", device="cpu")
     assert asked.examples[0].texts[0] == "who is old"
     own = evaluate_run(run, task="classify(label=bird)", quiet=True).evaluation

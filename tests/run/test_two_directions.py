@@ -13,7 +13,7 @@ from bertc.cost.planning.world import World
 from bertc.ir.changing.growth import Turned
 from bertc.ir.program.reading import split_rows
 from bertc.learn.objectives import token_logits
-from bertc.learn.step.feed import Feed
+from bertc.learn.step.feed import text_feed
 from bertc.learn.step.micro_batches import corruption
 from bertc.model import EncoderInputs, build
 from bertc.run.beginning.synthetic import RandomText, uniform_vocab
@@ -26,7 +26,7 @@ from bertc.text.vocab.vocabulary import vocabulary_of
 from bertc.use.fill_mask import fill
 from tests.bench.rig import make_step, random_rows
 from tests.net.programs import TOY
-from tests.run.conftest import lines, same_run, text
+from tests.run.conftest import lines, text
 from tests.run.test_average import stood_at
 from tests.run.test_growth import begun
 from tests.run.test_minimal_pairs import ROWS, pairs_in
@@ -45,7 +45,7 @@ def test_shares_of_rows_are_exact_and_each_row_is_read_once(batch, causal, size)
     for rank in range(size):
         places = World(size).rows(rank, batch)
         cut = corruption(stage, vocab, 1, 7, places.start)
-        with Feed(rows, 0, 3, CPU, cut, places) as feed:
+        with text_feed(rows, 0, 3, CPU, cut, places) as feed:
             *_, parts = [feed.take().micro_batches for _ in range(3)]
         assert max(len(part.originals) for part in parts) <= 7
         for part in parts:
@@ -171,11 +171,8 @@ def test_tokens_see_later_ones_in_stages_of_both_directions_alone(run, step, cau
     assert not torch.allclose(states[:, 8:], changed[:, 8:])
 
 
-@pytest.mark.parametrize("step", [3, 6])
-def test_resumed_at_a_seam_it_is_the_same(run, tiny, cache, step):
-    resumed = stood_at(run, step, "resumed")
-    train(made(tiny), resumed, cache=cache, quiet=True, resume=True)
-    same_run(run, resumed)
+def test_resumed_at_a_seam_it_is_the_same(tiny, resumes):
+    resumes(made(tiny), 3, 6)
 
 
 def test_each_stage_is_evaluated_used_and_exported_in_its_direction(run, cache, tmp_path):

@@ -25,7 +25,7 @@ from bertc.run.models.loading import load
 from bertc.run.models.runs import model_after
 from bertc.text.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertc.use import fill_mask as filling
-from bertc.use.fill_mask import _Reader, fill
+from bertc.use.fill_mask import fill
 from bertc.use.preview import preview
 from tests.kinds import OBJECTIVES
 from tests.net.programs import FARM, copied
@@ -121,11 +121,11 @@ def test_fill_gives_the_likeliest_tokens_of_each_mask_around_which_it_reads(fini
     with pytest.raises(UsageError, match="no \\[MASK\\]"):
         fill(finished, "Hens cackle.")
     # Every mask stands in its own row, inside it, with as much text as fits.
-    text, watched = "Hens cackle. " * 40, Mock(wraps=filling.token_scores)
-    monkeypatch.setattr(filling, "token_scores", watched)
+    text, watched = "Hens cackle. " * 40, Mock(wraps=filling.masked_scores)
+    monkeypatch.setattr(filling, "masked_scores", watched)
     found = fill(finished, f"[MASK] {text} [MASK] {text} [MASK]", top=1)
     assert len(found.masks) == 3
-    (rows,) = (call.args[3] for call in watched.call_args_list)
+    (rows,) = (call.args[2] for call in watched.call_args_list)
     assert len(rows) == 3
 
 
@@ -147,8 +147,7 @@ def learned(tiny, tmp_path, go):
 
 
 def test_a_generator_answers(learned):
-    folder = learned("rtd+mlm", "generator=0.5")
-    found = fill(folder, "Hens [MASK] and ducks [MASK].", top=2)
+    found = fill(learned("rtd+mlm", "generator=0.5"), "Hens [MASK] and ducks [MASK].", top=2)
     assert len(found.masks) == 2
     assert "note: the generator predicts the masks" in found.summary()
 
@@ -182,7 +181,9 @@ def test_a_permutation_model_fills_masks_that_no_other_token_sees(learned):
     real, model.read = model.read, Mock(wraps=model.read)
     vocabulary = load_vocabulary(TokenizerFile(path=str(folder / "tokenizer")))
     mask = vocabulary.mask
-    expected = _Reader(model, vocabulary, 0).masked([7, mask, 8, mask, 9], [1], Plm())
+    rows = filling._rows(model, vocabulary, [7, mask, 8, mask, 9], [1])
+    ((part, inputs),) = filling.in_batches(model, rows)
+    expected = filling.masked_scores(model, Plm(), part, inputs, mask)
     seen = model.read.call_args_list[0].args[0]
     assert seen.permutation is not None
     other = torch.where(seen.token_ids == mask, 11, seen.token_ids)
@@ -215,8 +216,7 @@ def shown(objective, folder, monkeypatch):
     monkeypatch.setenv("BERTC_CACHE", str(folder / "cache"))
     data = "" if "data=" in objective else "data=files('a.txt', sentences=lines)"
     resolved = resolve(f"{TOY} {objective} {data}")
-    text = preview(resolved, 4, color=False)
-    return resolved.stages[0], text
+    return resolved.stages[0], preview(resolved, 4, color=False)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
@@ -242,8 +242,7 @@ def test_pieces_of_bytes_are_read_as_text_and_labels_act_on_no_terminal(spec, tm
     label = "b\x1b[31mad\u202e"
     (tmp_path / "t.tsv").write_text("text\tlabel\n" + f"{line}\t{label}\n{line}\tgood\n" * 20)
     toy = TOY.replace("wordpiece(500)", "bpe(500)")
-    resolved = resolve(f"{toy} data=files('t.txt', sentences=lines) {spec}")
-    text = preview(resolved, 2, color=True)
+    text = preview(resolve(f"{toy} data=files('t.txt', sentences=lines) {spec}"), 2, color=True)
     assert "▁zufügen" in text
     assert "настро" in text
     assert not {"Ð", "Ã", "Ġ", "\u202e", "\x9b"} & {*text}

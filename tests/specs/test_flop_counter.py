@@ -29,7 +29,7 @@ from bertc.learn.objectives.targets import (
     ReplacedTokens,
 )
 from bertc.learn.objectives.terms import with_output_positions
-from bertc.learn.step.objective import make_objective
+from bertc.learn.step.objective import Objective, make_objective
 from bertc.model import EncoderInputs, Memory, PermutationMask, build
 from tests.shipped import PROGRAMS, STRUCTURES
 
@@ -98,9 +98,9 @@ def shallow(name: str) -> list[str]:
 
 def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[float, float]:
     """FLOPs of one example: forward, and forward with backward; of two directions the mean."""
-    counted = [_counted_by_torch(resolved, stage, one) for one in split_rows(stage)]
+    flops_of_both = [_counted_by_torch(resolved, stage, one) for one in split_rows(stage)]
     rows = [one.batch for one in split_rows(stage)]
-    forward, trained = (sum(map(mul, rows, flops)) for flops in zip(*counted, strict=True))
+    forward, trained = (sum(map(mul, rows, flops)) for flops in zip(*flops_of_both, strict=True))
     return forward / sum(rows), trained / sum(rows)
 
 
@@ -109,14 +109,20 @@ def _counted_by_torch(resolved: Resolved, whole: Stage, stage: Stage) -> tuple[i
         model = build(resolved.as_in(whole), device="meta")
         batch = micro_batch(stage)
         objective = make_objective(model, whole, compiled=False)
-        with FlopCounterMode(display=False) as counter:
-            loss, *_ = objective(batch, torch.ones(len(whole.objective)))
-            forward = counter.get_total_flops()
-            loss.backward()  # type: ignore[no-untyped-call]
+        forward, trained = counted(objective, batch, len(whole.objective))
     kinds = Mlm | Mntp | Clm | Plm | Sbo
     over_vocabulary = sum(isinstance(term.objective, kinds) for term in stage.objective)
     bias = 2 * over_vocabulary * resolved.encoder.token_head.scores(stage.predictions())
-    return forward // BATCH, counter.get_total_flops() // BATCH - bias
+    return forward // BATCH, trained // BATCH - bias
+
+
+def counted(objective: Objective, batch: MicroBatch, terms: int = 1) -> tuple[int, int]:
+    """FLOPs of forward, and of forward and backward, as torch counts them."""
+    with FlopCounterMode(display=False) as counter:
+        loss, *_ = objective(batch, torch.ones(terms))
+        forward = counter.get_total_flops()
+        loss.backward()  # type: ignore[no-untyped-call]
+    return forward, counter.get_total_flops()
 
 
 @pytest.mark.parametrize("name", STRUCTURES)

@@ -259,7 +259,7 @@ def test_the_quickstart_is_small_and_leaves_as_modernbert_compared_on_the_same_t
 
 @pytest.mark.parametrize("name", SPECS)
 def test_shrinks_to_thirty_steps(name):
-    (first, *_) = points(name)
+    (first, *_) = PROGRAMS[name]
     # What begins with another network, has another body or prefixes of vectors, or learns from a
     # teacher's heads, keeps its sizes.
     fixed = first.run.init.kind != "random" or first.encoder.body_kind != "transformer"

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from bertc.lang import load
 from bertc.tasks.corpus import PreparedCorpus, prepare
 from bertc.text.batches.batch import RawBatch
 from bertc.text.cache.store import Silent
+from bertc.text.sources.source import Piece
 
 WORDS = "hen duck goose barn yard egg corn lake reed wing feather cluck quack nest straw".split()  # noqa: SIM905
 
@@ -38,6 +39,15 @@ def document(number: int, sentences: int) -> str:
         f"D{number} s{place} {' '.join(rng.choices(WORDS, k=rng.randint(3, 12)))}."
         for place in range(sentences)
     )
+
+
+def documents(pieces: Iterable[Piece]) -> list[str]:
+    """Documents put together from their pieces."""
+    found: list[str] = []
+    for piece in pieces:
+        found += [""] if piece.first else []
+        found[-1] += piece.text
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -81,8 +81,7 @@ def test_a_pass_reads_every_row_once(made: Make) -> None:
 def test_weights_set_the_mixture(made: Make, farm: object) -> None:
     data = f'4*files("{farm}") + files("{farm}", sentences=lines)'
     stage = made(SETTINGS, "format=doc-sentences objective=mlm steps=400", data=data).stages[0]
-    ids = np.concatenate([stage.train(step).example_ids for step in range(400)])
-    sources = ids >> 54
+    sources = np.concatenate([stage.train(step).example_ids for step in range(400)]) >> 54
     rows = [len(source.copies[0]) for source in stage.train_sources]
     expected = 4 * rows[0] / (4 * rows[0] + rows[1])
     assert abs((sources == 0).mean() - expected) < 0.02
@@ -155,9 +154,6 @@ def test_packing_moves_examples_and_changes_none(made: Make, form: str) -> None:
 
 SEP, CLS = 10_001, 10_002
 VOCABULARY = SimpleNamespace(pad=10_000, sep=SEP, cls=CLS)
-FIELDS = (
-    "token_ids", "segment_ids", "example_ids", "copies", "pair_labels", "backward", "following",
-)  # fmt: skip
 
 
 def tokens(first, sizes):
@@ -188,8 +184,7 @@ def segments(row):
 
 def test_rows_made_by_hand():
     # Sentences of 3, 4, 2, 6, 5, 4 tokens; the cuts are before 3, 7, 9, 15, 20, 24.
-    text = tokens(0, [3, 4, 2, 6, 5, 4])
-    stream = endless((text,), (1.0,))
+    stream = endless((tokens(0, [3, 4, 2, 6, 5, 4]),), (1.0,))
 
     def cut(place, backward, bits):
         lanes = Lanes(np.array([place]), np.array([backward]))
@@ -275,6 +270,12 @@ def test_addresses_of_both_ways_differ_and_a_text_shorter_than_a_row_is_repeated
     assert set(short.train(0).token_ids[0].tolist()) - {SEP, CLS} == set(range(short.tokens))
 
 
+def assert_held_out_rows_are_counted(data, sizes):
+    for examples in (1, sizes[-1] + 1, 10_000):
+        rows = sum(len(each.lengths) for each in data.heldout(sizes, examples))
+        assert data.heldout_rows(sizes, examples) == rows
+
+
 @pytest.mark.parametrize(("batch", "both_ways"), [(3, True), (4, True), (1, True), (5, False)])
 def test_held_out_text_is_read_by_every_way(batch, both_ways):
     data = pairs(100, both_ways=both_ways)
@@ -289,9 +290,7 @@ def test_held_out_text_is_read_by_every_way(batch, both_ways):
     assert len(read[1]) >= {4: total, 3: total // 2}.get(batch, 0)
     assert bool(read[1]) == (batch in (3, 4))
     assert len(list(data.heldout(range(1, batch + 1), 1))) == 1
-    for examples in (1, batch + 1, 10_000):
-        rows = sum(len(each.lengths) for each in data.heldout(range(1, batch + 1), examples))
-        assert data.heldout_rows(range(1, batch + 1), examples) == rows
+    assert_held_out_rows_are_counted(data, range(1, batch + 1))
 
 
 def of(begin, end):
@@ -333,9 +332,7 @@ def test_any_step_and_any_rows_are_at_hand(made):
     data = made(100, 233, weights=(1.0, 0.5))
     together = data.train(1000, slice(1, 3), steps=3)
     alone = [data.train(1000 + k, slice(1, 3)) for k in range(3)]
-    for name in FIELDS:
-        parts = [getattr(batch, name) for batch in alone]
-        assert (np.concatenate(parts) == getattr(together, name)).all()
+    assert same(joined(*alone), together)
     assert (together.token_ids[:2] == data.train(1000).token_ids[1:3]).all()
 
 
@@ -356,6 +353,4 @@ def test_every_held_out_token_but_the_first_is_predicted_once(heldout, batch):
         for row, length in zip(after, rows.lengths, strict=True):
             expected += row[:length].tolist()
     assert sorted(expected) == list(range(1, heldout))
-    for examples in (1, batch + 1, 10_000):
-        rows = sum(len(each.lengths) for each in data.heldout(range(1, batch + 1), examples))
-        assert data.heldout_rows(range(1, batch + 1), examples) == rows
+    assert_held_out_rows_are_counted(data, range(1, batch + 1))

@@ -135,8 +135,7 @@ def test_rows_of_another_tokenizer_are_those_of_equal_tokens_and_sums() -> None:
     focused = token_sums(old, new, Focus(), vectors)
     assert equal.equal == focused.equal
     assert focused.mixed > 3
-    drawn = {*range(new.size)} - {*focused.tokens.tolist()}
-    assert not vectors[sorted(drawn)].any()
+    assert not vectors[sorted({*range(new.size)} - {*focused.tokens.tolist()})].any()
 
 
 def test_sparsemax_is_the_nearest_point_of_the_simplex() -> None:

@@ -127,8 +127,7 @@ def test_windows_hold_every_token_and_every_answer(bert):
         answer = (" ".join(words[first:last]), begin)
         passage, question = " ".join(words), text(draw, 1, 9)
         examples.append(QuestionExample(str(number), passage, question, (answer,), True))
-    task = Read(train="-", stride=7, question=6)
-    rows = encode(task, examples, bert, 24, 2)
+    rows = encode(Read(train="-", stride=7, question=6), examples, bert, 24, 2)
     assert (rows.lengths <= 24).all()
     assert rows.num_unread == 0, "windows overlap by more than the longest answer"
     found: dict[int, set[int]] = {}
@@ -141,8 +140,7 @@ def test_windows_hold_every_token_and_every_answer(bert):
         (first, last), begin = rows.targets[row].astype(int), rows.firsts[row]
         found.setdefault(owner, set()).update(range(begin, begin + len(texts)))
         if first:
-            told = passage[offsets[first, 0] : offsets[last, 1]]
-            assert told == examples[owner].answers[0][0]
+            assert passage[offsets[first, 0] : offsets[last, 1]] == examples[owner].answers[0][0]
     for owner, places in found.items():
         assert places == set(range(len(examples[owner].passage.split())))
     assert set(rows.owners[rows.targets[:, 0] > 0].tolist()) == set(range(100))
@@ -245,8 +243,7 @@ def test_tasks_are_drawn_by_their_size(bert, smoothing):
     data = TaskData(bert, 3, 8, 16, sets, smoothing)
     drawn = [data.train(step)[0].task for step in range(200)]
     share = drawn.count("big") / len(drawn)
-    wanted = 320**smoothing / (320**smoothing + 80**smoothing)
-    assert share == pytest.approx(wanted, abs=0.02)
+    assert share == pytest.approx(320**smoothing / (320**smoothing + 80**smoothing), abs=0.02)
     # Each example is read as often as any other, but for the pass that is under way.
     seen = Counter(
         row
@@ -325,8 +322,7 @@ def test_a_question_that_is_cut_names_its_limit_and_words_say_why_they_are_not_r
             encode(Read(train="-", question=limit), questions, bert, seq, 2)
         assert refused.value.help == f"question={seq - 4} cuts questions, seq={seq + 1} has room"
     chosen = Choose(train="-", passage="p", question=2)
-    example = ChoiceExample("0", "w1 w2", "a b", ("a", "b"), 0)
-    rows = encode(chosen, [example], bert, 32, 2)
+    rows = encode(chosen, [ChoiceExample("0", "w1 w2", "a b", ("a", "b"), 0)], bert, 32, 2)
     cut = rows.num_cut, rows.num_questions_cut
     assert cut == (0, 1), "one example, though both its choices are"
     lone = ("a", "\u200b", "w1", "w2", "w3", "w4", "w5", "w6")

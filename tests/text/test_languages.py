@@ -113,8 +113,7 @@ def test_sampling_follows_the_power_of_the_share(made, several, exponent):
     tokens = [text.facts["train"]["tokens"] for text in corpus.texts]
     shares = np.array(tokens) / sum(tokens)
     wanted = shares**exponent / (shares**exponent).sum()
-    stage = corpus.stages[0]
-    counts = drawn(corpus, -(-stage.examples // 8))
+    counts = drawn(corpus, -(-corpus.stages[0].examples // 8))
     found = np.array([counts[name, name] for name in LANGUAGES]) / sum(counts.values())
     assert np.abs(found - wanted).max() < 0.015  # quotas are whole rows
 
@@ -155,8 +154,7 @@ def test_a_batch_of_one_language_at_a_time(made: Make, several: dict[str, str]) 
 @pytest.mark.parametrize("mixing", ["rows", "batches"])
 def test_a_part_of_what_is_drawn_are_translations(made, several, mixing):
     settings = f"{SETTINGS.replace('batch=8', 'batch=1')} smoothing=0 objective=mlm+tlm"
-    data = "+".join(several.values())
-    corpus = made(settings, f"mixing={mixing}(translations=50%)", data=data)
+    corpus = made(settings, f"mixing={mixing}(translations=50%)", data="+".join(several.values()))
     counts = drawn(corpus, corpus.stages[0].examples)
     pairs = sum(count for (one, two), count in counts.items() if one != two)
     assert pairs / sum(counts.values()) == pytest.approx(0.5, abs=0.02)
@@ -174,8 +172,7 @@ def test_pairs_are_read_in_both_orders_as_often(made: Make, several: dict[str, s
     for mine, its in (("a", "b"), ("a_length", "b_length")):
         first, second = (source.copies[0].opened(0)[1] for source in (one, other))
         assert np.array_equal(first[mine], second[its])
-    weights = [drawn / both.weights[0] for drawn in both.weights]
-    assert weights == pytest.approx([1, 0.5, 0.5])
+    assert [drawn / both.weights[0] for drawn in both.weights] == pytest.approx([1, 0.5, 0.5])
     assert both.examples == pytest.approx(once.examples, abs=1)
     assert len(both.heldout_sources) == 3
 
@@ -237,8 +234,7 @@ def test_a_pair_and_its_sides_are_held_out_together(made: Make, several: dict[st
 
 
 def test_held_out_batches_are_of_one_language_and_leave_none_out(made, several):
-    corpus = made(SETTINGS, "objective=mlm+tlm", data="+".join(several.values()))
-    stage = corpus.stages[0]
+    stage = made(SETTINGS, "objective=mlm+tlm", data="+".join(several.values())).stages[0]
     met: Counter[tuple[int, int]] = Counter()
     sizes = range(1, 5)
     for batch in stage.heldout(sizes, 20):

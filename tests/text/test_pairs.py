@@ -177,8 +177,7 @@ def test_doc_sentences_are_whole_and_lose_nothing() -> None:
 def test_rows_of_cut_documents_are_their_beginnings() -> None:
     tokens = corpus(longest=80)
     fitting = Fitting(30, random.Random(0))
-    how = Arrangement(DocSentences(cut=True), "none", 32, 0, 0)
-    (block,) = _blocks(tokens, how, fitting)
+    (block,) = _blocks(tokens, Arrangement(DocSentences(cut=True), "none", 32, 0, 0), fitting)
     begins = tokens.sentences[tokens.documents[:-1]]
     sizes = tokens.sentences[tokens.documents[1:]] - 1 - begins
     assert (block["a"] == begins).all()

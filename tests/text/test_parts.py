@@ -21,17 +21,7 @@ from bertc.text.cache.workers import JOBS_AHEAD, processes, spread
 from bertc.text.sources import files, opening
 from bertc.text.sources.opening import open_source
 
-from .conftest import document, resolved
-
-
-def documents(source) -> list[str]:
-    texts: list[str] = []
-    for text, first, _, _ in source.read():
-        if first:
-            texts.append(text)
-        else:
-            texts[-1] += text
-    return texts
+from .conftest import document, documents, resolved
 
 
 def write(path: Path, count: int) -> None:
@@ -54,12 +44,12 @@ def test_parts_hold_each_document_once_and_in_order(tmp_path, monkeypatch, endin
     for name, count in (("a", 40), ("b", 3), ("c", 60)):
         write(tmp_path / f"{name}.{ending}", count)
     corpus = Files(path=str(tmp_path / f"*.{ending}"), sentences="lines")
-    whole = documents(open_source(corpus))
+    whole = documents(open_source(corpus).read())
     monkeypatch.setattr(files, "PART_BYTES", part_bytes)
     parts = open_source(corpus).parts
     assert len(parts) > 1
     assert len(whole) == 103
-    assert [text for part in parts for text in documents(part)] == whole
+    assert [text for part in parts for text in documents(part.read())] == whole
     assert len({json.dumps(part.identity) for part in parts}) == len(parts)
 
 
@@ -69,7 +59,9 @@ def test_a_mistake_in_a_part_says_from_where_lines_count(tmp_path, monkeypatch):
         file.write("no JSON\n")
     monkeypatch.setattr(files, "PART_BYTES", 20_000)
     parts = open_source(Files(path=str(tmp_path / "a.jsonl"))).parts
-    pytest.raises(DataError, documents, parts[-1]).match(r"lines are counted from byte [\d,]+ on")
+    pytest.raises(DataError, documents, parts[-1].read()).match(
+        r"lines are counted from byte [\d,]+ on"
+    )
 
 
 FORMATS = ("full-sentences", "doc-sentences", "segment-pair", "blocks", "stream", "stream-pair")
@@ -86,8 +78,7 @@ def test_rows_of_many_parts_are_read_once_and_any_step_at_once(tmp_path, monkeyp
     corpus = prepare(program, tmp_path / "cache", Silent())
     batches = corpus.stages[0]
     steps = [batches.train(step) for step in range(batches.examples // 4 + 1)]
-    again = batches.train(7)
-    assert np.array_equal(again.token_ids, steps[7].token_ids)
+    assert np.array_equal(batches.train(7).token_ids, steps[7].token_ids)
     if form not in ("stream", "stream-pair"):
         ids = np.concatenate([batch.example_ids for batch in steps])[: batches.examples]
         assert len(set(ids.tolist())) == batches.examples
@@ -124,8 +115,7 @@ def test_shards_are_read_a_window_at_a_time(window: int) -> None:
     shards = np.searchsorted(np.cumsum(sizes), rows, side="right")
     begun = np.unique(shards, return_index=True)[1]
     ended = [int(np.flatnonzero(shards == shard)[-1]) for shard in np.unique(shards)]
-    open_at_once = [sum(begun <= at) - sum(end < at for end in ended) for at in range(total)]
-    assert max(open_at_once) <= window
+    assert max([sum(begun <= at) - sum(end < at for end in ended) for at in range(total)]) <= window
     some = np.array([3, 40, 11])
     assert np.array_equal(windowed(some, sizes, window, 3, "x"), rows[some])
     assert np.array_equal(windowed(some, sizes, 8, 3, "x"), permute(some, total, 3, "x"))
@@ -151,8 +141,7 @@ def test_ends_of_processes_are_noticed_and_signals_to_all_are_left_to_the_first(
     for jobs in (1, 8):
         with pytest.raises(MachineError, match="ended by SIGKILL"):
             list(spread(signal.raise_signal, [("", signal.SIGKILL)] * jobs, 2))
-    answers = list(spread(signal.raise_signal, [("", s) for s in (2, 15, 2, 15)], 2))
-    assert len(answers) == 4
+    assert len(list(spread(signal.raise_signal, [("", s) for s in (2, 15, 2, 15)], 2))) == 4
     with pytest.raises(RuntimeError, match="exit code 1"):
         list(spread(math.sqrt, [("", -1.0)], 2))
     assert "math domain error" in capfd.readouterr().err
@@ -168,8 +157,7 @@ def test_tokens_do_not_depend_on_the_number_of_processes(made, farm, tmp_path, m
         folder.mkdir()
         source = open_source(Files(path=str(farm)))
         facts = shards.tokenise(folder, source, vocabulary, 0.2, Silent())
-        files = {path.name: path.read_bytes() for path in folder.iterdir()}
-        contents.append((facts, files))
+        contents.append((facts, {path.name: path.read_bytes() for path in folder.iterdir()}))
     assert contents[0] == contents[1]
 
 

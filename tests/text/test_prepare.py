@@ -60,8 +60,7 @@ def test_tokens_are_those_of_the_sentences(made: Make, farm: Path, vocab: str) -
         if part_of_document(text.encode(), 0.3) == "train":
             for place, sentence in enumerate(split_sentences(text, "split")):
                 spaced = f" {sentence}" if vocab.startswith("bpe") and place else sentence
-                encoding = corpus.vocabulary.tokenizer.encode(spaced, add_special_tokens=False)
-                expected += encoding.ids
+                expected += corpus.vocabulary.tokenizer.encode(spaced, add_special_tokens=False).ids
             expected.append(corpus.vocabulary.sep)
     assert source.copies[0].opened(0)[0].tolist() == expected
     counts = np.bincount(expected, minlength=corpus.vocabulary.size).astype(float)

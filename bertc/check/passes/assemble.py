@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 from bertc.check.passes.lengths import list_checkpoints
-from bertc.check.passes.settings import layer_values, owners, reads_on
+from bertc.check.passes.settings import layer_values, reads_on
 from bertc.check.passes.teaching.teachers import taught_terms
 from bertc.ir.changing.growth import FromRun, NetworkChange, Turned
 from bertc.ir.data import FULL, PAIRED
@@ -17,6 +17,7 @@ from bertc.ir.network.ffn import feed_forward
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.head import TransformHead
 from bertc.ir.network.layer import LayerWidths
+from bertc.ir.network.sharing import owners_of
 from bertc.ir.program import Complete, CompleteSettings, CompleteStage, Resolved, Run
 from bertc.ir.program.reading import cut_by_batch, place_methods
 from bertc.ir.program.stage import METHODS, AnyStage, Stage, TaskStage, TextStage
@@ -53,6 +54,7 @@ def _same(settings: CompleteSettings, *names: str) -> dict[str, Any]:
 def _encoder(stage: CompleteStage, causal: bool, two_streams: bool) -> Encoder:
     layers = stage.layers
     heads, widths = layer_values(stage.heads, layers), layer_values(stage.ffn, layers)
+    attention_owner, ffn_owner = owners_of(stage.share, layers)
     of_layer = cache(lambda heads, ffn: LayerWidths(heads=heads, head_dim=stage.head_dim, ffn=ffn))
     return Encoder(
         **_same(stage, *_OF_ENCODERS),
@@ -60,8 +62,8 @@ def _encoder(stage: CompleteStage, causal: bool, two_streams: bool) -> Encoder:
         languages=stage.languages if stage.language_embeddings else (),
         ffn=feed_forward(stage.activation, stage.ffn),
         layers=tuple(map(of_layer, heads, widths)),
-        attention_owner=owners(stage.share, "attention", layers),
-        ffn_owner=owners(stage.share, "ffn", layers),
+        attention_owner=attention_owner,
+        ffn_owner=ffn_owner,
         causal=causal,
         two_streams=two_streams,
     )

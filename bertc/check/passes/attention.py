@@ -3,8 +3,7 @@
 import math
 
 from bertc.check.passes.settings import Checker, key_heads, layer_values, turns_pairs
-from bertc.cost.planning.plan import largest_divisor
-from bertc.ir.fixes import Rule, Way, argument
+from bertc.ir.fixes import Rule, argument
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.positions import RotaryPositions
@@ -46,12 +45,6 @@ def _count_unshared(program: Complete) -> int:
     return keys if _heads(program) % keys else 0
 
 
-def _sharing_keys(program: Complete) -> Way:
-    heads = _heads(program)
-    near = largest_divisor(heads, min(heads, _count_unshared(program)))
-    return argument("attention", program.origins["attention"], "kv_heads", str(near))
-
-
 _OF_ATTENTION: tuple[Rule[Complete], ...] = (
     Rule("E310", "positions",
          lambda p: p.positions.in_attention and not p.attention.takes_positions,
@@ -61,7 +54,9 @@ _OF_ATTENTION: tuple[Rule[Complete], ...] = (
     Rule("E312", "attention", _count_unshared,
          lambda p: f"{_count_unshared(p)} heads of keys cannot be shared evenly by {_heads(p)} of "
          "queries",
-         also=("heads", "heads are set here"), way=_sharing_keys),
+         also=("heads", "heads are set here"),
+         way=lambda p: argument("attention", p.origins["attention"], "kv_heads",
+                                str(math.gcd(key_heads(p), _heads(p))))),
 )  # fmt: skip
 
 

@@ -120,10 +120,8 @@ def _clusters_fit(check: Checker[Complete]) -> None:
         if term.baseline == "token frequencies" and not isinstance(term.head_node, VocabularyHead)
     )
     narrowest = table.clusters(vocab, embedding)[-1].width
-    if list(table.cutoffs) != sorted(set(table.cutoffs)):
-        problem, rule = "the cutoffs are not in ascending order", "write them in order, each once"
-    elif table.cutoffs[-1] >= vocab:
-        problem = f"the last cluster begins at {table.cutoffs[-1]}, but there are {vocab} tokens"
+    if [*table.cutoffs, vocab] != sorted({*table.cutoffs, vocab}):
+        problem = f"the cutoffs are to ascend, each once, and to be below the {vocab} tokens"
     elif not narrowest:
         problem = f"the last cluster has width 0: E = {embedding} is divided too often"
     elif embedding != hidden:

@@ -156,11 +156,6 @@ def nowhere_to_begin(init: FromOther, span: Span | None, diagnostics: Diagnostic
     diagnostics.error("E265", message, span, help=help)
 
 
-def _has_network(folder: str) -> bool:
-    inner = reading.network_folder(user_path(folder))
-    return is_taken(user_path(folder) / "resolved.json") or is_taken(inner / "config.json")
-
-
 def vocabulary_of_init(run: Path) -> TokenizerFile:
     """The vocabulary of a run or a model folder, of as many tokens as its table has rows."""
     folder = reading.tokenizer_folder(run)
@@ -176,14 +171,14 @@ def vocabulary_of_init(run: Path) -> TokenizerFile:
 def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
     """Report missing files, those whose names say they are no text, and a missing init."""
     init, known = program.init, {diagnostic.code for diagnostic in diagnostics.found}
-    begins = _network_of(program)
-    if begins and not _has_network(begins.path) and "E265" not in known:
-        nowhere_to_begin(begins, program.span("init"), diagnostics)
-    reported = {(diagnostic.message, diagnostic.span) for diagnostic in diagnostics.found}
+    if (begins := _network_of(program)) and "E265" not in known:
+        there = user_path(begins.path)
+        configured = is_taken(reading.network_folder(there) / "config.json")
+        if not configured and not is_taken(there / "resolved.json"):
+            nowhere_to_begin(begins, program.span("init"), diagnostics)
 
     def report(missing: tuple[str, str] | None, span: Span | None) -> None:
-        if missing and (missing[0], span) not in reported:
-            reported.add((missing[0], span))
+        if missing:
             diagnostics.error("E307", missing[0], span, help=missing[1])
 
     if name := vector_file(init):

@@ -10,9 +10,10 @@ from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.dimensions import CONSTANT
 from bertc.check.passes.settings import Checker, has_tasks, type_settings
 from bertc.ir.base import Tokens
-from bertc.ir.fixes import Rule, Way, argument, fix
+from bertc.ir.fixes import Rule, argument, fix
 from bertc.ir.learning.equal import Epochs, Words
-from bertc.ir.learning.optimizer import Decay, Optimizer, WarmupStableDecay
+from bertc.ir.learning.optimizer import Optimizer
+from bertc.ir.learning.schedule import Decay, WarmupStableDecay
 from bertc.ir.methods.batches import MOST_STAGES
 from bertc.ir.methods.ending import MOST_STEPS
 from bertc.ir.methods.method import Method, batches_of
@@ -229,13 +230,8 @@ def check_sizes(program: Complete, diagnostics: Diagnostics) -> None:
     """Report more sizes of batches than a run may have stages, each of which is one."""
     stages = program.stages
     sizes = [len(batches_of(stage.methods, stage.batch, stage.steps)) for stage in stages]
-    if sum(sizes) <= MOST_STAGES:
-        return
-    most, room = stages[sizes.index(max(sizes))], MOST_STAGES // len(stages) - 1
-    way: Way = {"help": "batch_warmup=none", "fix": None}
-    if room:
-        by = str(-(-most.batch // room))
-        way = argument("batch_warmup", most.origins["batch_warmup"], "by", by)
-    says = f"stages and the sizes of their batches are more than {MOST_STAGES}"
-    also = "batch", f"batch = {most.batch}"
-    Checker(most, diagnostics).report("E328", says, "batch_warmup", also=also, way=way)
+    if sum(sizes) > MOST_STAGES:
+        most = stages[sizes.index(max(sizes))]
+        says = f"stages and the sizes of their batches are more than {MOST_STAGES}"
+        also, help = ("batch", f"batch = {most.batch}"), "batch_warmup=none"
+        Checker(most, diagnostics).report("E328", says, "batch_warmup", also=also, help=help)

@@ -18,7 +18,7 @@ from bertc.check.passes.settings import Checker, layer_values, reads_on
 from bertc.ir.fixes import Rule
 from bertc.ir.learning import Term
 from bertc.ir.network.generator import GeneratorNetwork
-from bertc.ir.own import Own, Size
+from bertc.ir.own import Own, OwnClass, Size
 from bertc.ir.program import Complete, CompleteSettings, CompleteStage
 from bertc.ir.terms.masking import Masks
 from bertc.ir.vocabulary import table_rows
@@ -40,7 +40,7 @@ def own_classes(program: Complete, diagnostics: Diagnostics) -> Complete:
         if isinstance(part, Masks):
             unit = looked_up(part.unit, "unit", origin)
             return part if unit is part.unit else part.model_copy(update={"unit": unit})
-        if not isinstance(part, Own) or part.source or diagnostics.found:
+        if not isinstance(part, OwnClass) or part.source or diagnostics.found:
             return part
         try:
             own_code.require_permission(part.code, "")
@@ -57,6 +57,11 @@ def own_classes(program: Complete, diagnostics: Diagnostics) -> Complete:
         pairs = zip(terms, parts, strict=True)
         return tuple(Term(weight=term.weight, objective=part) for term, part in pairs)
 
+    def of_rule(rule: Any, origin: Origin) -> Any:
+        if (schedule := looked_up(rule.schedule, "schedule", origin)) is not rule.schedule:
+            rule = rule.model_copy(update={"schedule": schedule})
+        return looked_up(rule, "optimizer", origin)
+
     def of_part(name: str, value: Any, origin: Origin) -> Any:
         before = value.function if name == "norm" else value
         place = "heads" if name == "positions" and value.in_attention else name
@@ -68,6 +73,7 @@ def own_classes(program: Complete, diagnostics: Diagnostics) -> Complete:
     for name in ("ffn", "attention", "norm", "residual", "activation", "positions", "body"):
         program = _replaced(program, name, partial(of_part, name))
     program = _replaced(program, "objective", of_terms)
+    program = _replaced(program, "optimizer", of_rule)
     for stage in program.stages:
         Checker(stage, diagnostics).rules(OF_OWN_PARTS)
     return program
@@ -93,7 +99,7 @@ def _replaced(program: Complete, name: str, change: Callable[[Any, Origin], Any]
     return typed(program).model_copy(update={"program": changed, "stages": stages})
 
 
-def _source(part: Own, origin: Origin) -> str:
+def _source(part: OwnClass, origin: Origin) -> str:
     """The text of the file, which is next to the spec or below it, and the user's; or a module."""
     if part.code in own_code.SOURCES:
         return own_code.SOURCES[part.code]
@@ -144,13 +150,13 @@ def _sizes(program: Complete, name: str) -> Iterator[_Sizes]:
 
 
 @lru_cache(64)
-def _recorded(part: Own, name: str, sizes: tuple[_Sizes, ...]) -> dict[str, Any]:
+def _recorded(part: OwnClass, name: str, sizes: tuple[_Sizes, ...]) -> dict[str, Any]:
     """Record a class; raises UsageError with the lines of its file that failed."""
     stated = part.model_dump(include={"code", "arguments", "source"})
     request = {"own": stated, "place": name, "sizes": [*map(dict, dict.fromkeys(sizes))]}
     result = run_recorder(request)
     if "refused" in result:
-        help = "\n".join(result.get("lines", ())) or "docs/own.md has what forward gets"
+        help = "\n".join(result.get("lines", ())) or "docs/own.md has what it gets"
         raise UsageError(f"{part.code}: {result['refused']}", help=help)
     kind: Any = type(part)
     return {fact: getattr(kind(code=part.code, **result), fact) for fact in result}

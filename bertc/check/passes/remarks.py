@@ -1,7 +1,6 @@
 """Remarks on valid settings that are likely slips."""
 
 import re
-from fractions import Fraction
 
 from bertc.base.diagnostics import Diagnostics, several
 from bertc.check.passes.settings import Checker, reads_on
@@ -57,12 +56,6 @@ def _rounds(stage: CompleteStage) -> bool:
     return 0 < share < stage.batch and abs(rows - share) > min(share, stage.batch - share) / 10
 
 
-def _whole_shares(stage: CompleteStage) -> str:
-    """The next batch of which the share is whole rows."""
-    share = Fraction(causal_rows(balance_directions(stage.objective), 1)[0]).limit_denominator(1000)
-    return f"batch={-(-stage.batch // share.denominator) * share.denominator}"
-
-
 _OF_RUNS: tuple[Rule[Complete], ...] = (
     Rule("R101", "hidden",
          lambda p: p.origins["heads"].kind == "derived" and isinstance(p.heads, int)
@@ -100,7 +93,7 @@ _OF_STAGES: tuple[Rule[CompleteStage], ...] = (
     Rule("R128", "objective", _rounds,
          lambda s: "clm reads {1} of {2} rows, where its share is {0:.3g}".format(
              *causal_rows(balance_directions(s.objective), s.batch), s.batch),
-         label="shares are whole rows of a step", help=_whole_shares),
+         label="shares are whole rows of a step"),
     Rule("R119", "objective", _numbers,
          lambda s: f"the {_numbers(s)} labels are numbers, which classify takes for classes",
          help="regress(...) on the same columns predicts a number"),

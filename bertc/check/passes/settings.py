@@ -7,11 +7,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from bertc.base.diagnostics import Diagnostic, Diagnostics, Span
 from bertc.ir.data import DocSentences, Format, FullSentences, SegmentPair, Stream
 from bertc.ir.fixes import Also, Of, Rule, Way, Where, note
-from bertc.ir.learning import Task, Term
-from bertc.ir.methods.ending import by_time
+from bertc.ir.learning import Hours, Task, Term
+from bertc.ir.methods.ending import MOST_STEPS
 from bertc.ir.network.attention_node import ContentAttention
 from bertc.ir.network.positions import RotaryPositions
-from bertc.ir.network.sharing import SharedPart, Sharing, owners_of
 from bertc.ir.own import Own
 from bertc.ir.program import Complete, CompleteSettings, CompleteStage
 from bertc.ir.written import DEFAULT_STAGE, Given, Origin, Program, StageGiven
@@ -108,7 +107,8 @@ def _stage(block: StageGiven, values: dict[str, Any], origins: dict[str, Origin]
 def _parts(settings: Mapping[str, Given]) -> tuple[dict[str, Any], dict[str, Origin]]:
     """Values and origins of settings; ``steps=24h`` is a time, and more steps than it needs."""
     values = {name: setting.value for name, setting in settings.items()}
-    values |= by_time(values.get("steps"))
+    if isinstance(length := values.get("steps"), Hours):
+        values |= {"steps": MOST_STEPS, "clock": length.hours}
     return values, {name: setting.origin for name, setting in settings.items()}
 
 
@@ -146,35 +146,31 @@ def layer_values(value: int | tuple[int, ...] | Own, layers: int) -> tuple[int, 
     return (*listed, *listed[-1:] * layers)[:layers]
 
 
-def owners(scheme: Sharing, part: SharedPart, layers: int) -> tuple[int, ...]:
-    """The owner map of a part: for each layer, the layer whose weights it uses."""
-    attention, ffn = owners_of(scheme, layers)
-    return ffn if part == "ffn" else attention
-
-
-def key_heads(program: Complete) -> int:
+def key_heads(settings: CompleteSettings) -> int:
     """The number that heads of queries are a multiple of."""
-    node = program.attention
+    node = settings.attention
     return (isinstance(node, ContentAttention) and node.kv_heads) or 1
 
 
-def turns_pairs(program: Complete, width: int) -> bool:
+def turns_pairs(settings: CompleteSettings, width: int) -> bool:
     """True if positions that turn pairs of numbers can do so in a head of this width."""
-    positions = program.positions
+    positions = settings.positions
     turned = positions.rotary_dims(width) if isinstance(positions, RotaryPositions) else 2
     return turned >= 2 and turned % 2 == 0
 
 
-def fitting_heads(program: Complete, near: int, hidden: int, multiple: int = 1) -> list[int]:
+def fitting_heads(
+    settings: CompleteSettings, near: int, hidden: int, multiple: int = 1
+) -> list[int]:
     """Numbers of heads that divide a width into heads as positions need them, the nearest first."""
     small = [number for number in range(1, math.isqrt(hidden) + 1) if hidden % number == 0]
     numbers = {n for divisor in small for n in (divisor, hidden // divisor) if n % multiple == 0}
-    fitting = (number for number in numbers if turns_pairs(program, hidden // number))
+    fitting = (number for number in numbers if turns_pairs(settings, hidden // number))
     return sorted(fitting, key=lambda number: (abs(number - near), number))
 
 
-def one_for_all(program: Complete, setting: str, near: int) -> str:
+def one_for_all(settings: CompleteSettings, setting: str, near: int) -> str:
     """A setting of one number for all layers; heads are those nearest to it that fit."""
-    if setting == "heads" and program.origins["head_dim"].kind == "derived":
-        near = next(iter(fitting_heads(program, near, program.hidden, key_heads(program))), near)
+    if setting == "heads" and settings.origins["head_dim"].kind == "derived":
+        near = next(iter(fitting_heads(settings, near, settings.hidden, key_heads(settings))), near)
     return f"{setting}={near}"

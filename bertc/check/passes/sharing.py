@@ -1,15 +1,11 @@
 """Checks of sharing: owner maps, and widths of the layers that share."""
 
 from bertc.base.diagnostics import Diagnostics, several
-from bertc.check.passes.settings import Checker, layer_values, one_for_all, owners
+from bertc.check.passes.settings import Checker, layer_values, one_for_all
 from bertc.ir.fixes import argument
 from bertc.ir.network import sharing as schemes
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.program import Complete, CompleteStage
-from bertc.lang.write.show import show_value
-
-LONGEST_MAP = 48
-"""Layers whose map is written out in a help."""
 
 
 def sharing(program: Complete, diagnostics: Diagnostics) -> None:
@@ -75,21 +71,8 @@ def _map_fits(scheme: schemes.ShareMap, check: Checker[CompleteStage]) -> None:
         if problem := _misfit(owned, part, layers):
             label = "an owner is the layer itself or an earlier one that owns its weights"
             also = ("layers", f"layers = {layers}")
-            help = f"share={show_value(_mend_sharing(scheme, layers))}"
-            check.report("E202", problem, "share", label=label, also=also, help=help)
+            check.report("E202", problem, "share", label=label, also=also, help="share=none")
             return
-
-
-def _mend_sharing(scheme: schemes.ShareMap, layers: int) -> schemes.Sharing:
-    """The scheme in which layers share as there, each with the first that names the same owner.
-
-    ``[0, 0, 1, 2]`` of four layers becomes ``[0, 0, 2, 3]``.
-    """
-    if layers > LONGEST_MAP:
-        return schemes.ShareNone()
-    both = (scheme.attention, scheme.ffn or scheme.attention)
-    filled = ((*owned, *range(len(owned), layers))[:layers] for owned in both)
-    return schemes.scheme_of(*(tuple(map(owned.index, owned)) for owned in filled))
 
 
 def _misfit(owned: tuple[int, ...], part: str, layers: int) -> str:
@@ -106,10 +89,10 @@ def _misfit(owned: tuple[int, ...], part: str, layers: int) -> str:
 
 def _shared_layers_alike(check: Checker[Complete], layers: int) -> None:
     program = check.settings
-    for part, setting in schemes.AXES.items():
+    owned = schemes.owners_of(program.share, layers)
+    for (part, setting), owners in zip(schemes.AXES.items(), owned, strict=True):
         widths = layer_values(getattr(program, setting), layers)
-        shared = owners(program.share, part, layers) if len({*widths}) > 1 else ()
-        for layer, owner in enumerate(shared):
+        for layer, owner in enumerate(owners):
             if widths[layer] != widths[owner]:
                 check.report(
                     "E202",

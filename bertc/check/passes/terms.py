@@ -25,7 +25,10 @@ def check_terms(check: Checker[CompleteStage]) -> None:
         origin, place = check.settings.origins["objective"], (index, "objective")
         label = "each kind may occur once" + " under a name" * named
         way = argument("objective", origin, "name", f"{kind}2", place) if named else None
-        check.report("E207", problem, "objective", label=label, way=way)
+        rest = terms_written(origin, index.__ne__)
+        check.report(
+            "E207", problem, "objective", label=label, way=way, help=rest and f"objective={rest}"
+        )
     asking = {term.pairs: term.title for term in terms if term.pairs != "none"}
     if len(asking) > 1:
         first, second, *_ = sorted(asking.values())
@@ -56,14 +59,16 @@ def _in_two_directions(check: Checker[CompleteStage]) -> None:
     rest = [term for term in stage.objective if term.objective.order != "forward"]
     if not rest:
         return
-    causal = ahead[0].objective.title
+    terms, causal = [term.objective for term in stage.objective], ahead[0].objective.title
     titles = [*dict.fromkeys(term.objective.title for term in rest)]
     masks = [t.objective.title for t in rest if t.objective.masks and not translates(t.objective)]
     if titles != masks[:1]:
         refused = next(title for title in titles if title not in masks[:1])
         message = f"{causal} reads rows causally and unchanged, which {refused} does not allow"
         label = f"{causal} is combined with mlm or mntp alone, each in rows of its own"
-        help = f"objective={causal} or objective={refused}"
+        own_term, origin = ("own", refused), stage.origins["objective"]
+        call = terms_written(origin, lambda i: (terms[i].kind, terms[i].title) == own_term)
+        help = f"objective={causal} or objective={call or refused}"
         check.report("E217", message, "objective", label=label, help=help)
         return
     unfit = {"memory": stage.memory > 0, "head": stage.head.decoder > 0}
@@ -83,7 +88,7 @@ def _order_possible(check: Checker[CompleteStage]) -> None:
     permuted = next((term for term in terms if term.order == "permuted"), None)
     if permuted is None:
         return
-    changing = [t.kind for t in terms if t.order != "permuted" and t.pairs == "none"]
+    changing = [t.title for t in terms if t.order != "permuted" and t.pairs == "none"]
     generates = stage.generator.kind != "none"
     if changing:
         written = terms_written(stage.origins["objective"], lambda i: terms[i] == permuted)

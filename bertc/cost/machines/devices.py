@@ -9,7 +9,6 @@ Figures are those commonly quoted from the makers' data sheets and architecture 
 part against pages of others; the sheets were not opened for it (docs/estimates.md).
 """
 
-import difflib
 import json
 import math
 import os
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bertc.base.cores import available_cores
-from bertc.base.diagnostics import UsageError
+from bertc.base.diagnostics import UsageError, nearest
 from bertc.base.storage.plain_file import read_text
 from bertc.cost.machines.calibration import calibration_here, core_here, cpu_flags
 from bertc.cost.machines.device import Device
@@ -100,8 +99,8 @@ def device_named(name: str, processes: int = 1) -> Device:
         return _with_figures(title, known, figures)
     if known:
         return known
-    near = difflib.get_close_matches(title.lower(), NAMES, n=1)
-    hint = f"--device {near[0]}, several by --world 8; " if near else ""
+    near = nearest(title, NAMES)
+    hint = f"--device {near}, several by --world 8; " if near else ""
     raise UsageError(
         f"unknown device {title}",
         help=f"{hint}known are {', '.join(NAMES)}; give the figures of another: {HOW_TO_GIVE}",

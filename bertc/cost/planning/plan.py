@@ -123,13 +123,10 @@ def _compilation(resolved: Resolved, machine: Machine) -> tuple[bool, str]:
     """Decide whether the step is compiled, with the reason if the spec left it open."""
     setting = resolved.run.compile
     if not _can_compile(resolved):
-        kind = resolved.encoder.body_kind
+        why = f"a network of body={resolved.encoder.body_kind} is never compiled"
         if setting == "on":
-            raise MachineError(
-                f"compile=on: a {kind} runs in kernels of a library, which no compiler looks into",
-                help="compile=auto",
-            )
-        return False, f"compile=off: a {kind} runs in kernels of a library already"
+            raise MachineError(f"compile=on: {why}", help="compile=auto")
+        return False, f"compile=off: {why}"
     compiled = compiles(resolved, machine.device)
     if setting != "auto":
         return compiled, ""

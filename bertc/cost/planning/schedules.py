@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 
-from bertc.ir.learning import optimizer
+from bertc.ir.learning import schedule as kinds
 from bertc.ir.program import Stage
 
 REMAINING: Mapping[str, Callable[[float], float]] = {
@@ -25,7 +25,7 @@ def rate(stage: Stage, step: float) -> float:
     updates = step - stage.schedule_start
     if updates < stage.warmup_steps:
         schedule = stage.optimizer.schedule
-        falling = isinstance(schedule, optimizer.Decay) and schedule.decay_from == "throughout"
+        falling = isinstance(schedule, kinds.Decay) and schedule.decay_from == "throughout"
         peak = stage.optimizer.lr * (_decay(stage, updates) if falling else 1)
         return peak * updates / stage.warmup_steps
     return stage.optimizer.lr * _decay(stage, updates)
@@ -35,31 +35,34 @@ def _decay(stage: Stage, updates: float) -> float:
     """The factor on the peak rate after ``updates`` updates of the stage, past warm-up."""
     schedule, last = stage.optimizer.schedule, stage.optimizer.decay_steps(stage.schedule_steps)
     remaining = max(0, stage.schedule_steps - updates)
-    if isinstance(schedule, optimizer.Decay) and remaining <= last > 0:
+    if isinstance(schedule, kinds.Decay) and remaining <= last > 0:
         return _end(stage, schedule) * remaining / last
     match schedule:
-        case optimizer.Polynomial(power=power):
+        case kinds.Polynomial(power=power):
             end = _end(stage, schedule)
             return float(end + (1 - end) * (1 - _progress(stage, schedule, updates)) ** power)
-        case optimizer.Cosine():
+        case kinds.Cosine():
             end, angle = _end(stage, schedule), math.pi * _progress(stage, schedule, updates)
             return float(end + (1 - end) * (1 + math.cos(angle)) / 2)
-        case optimizer.ConstantRate():
+        case kinds.ConstantRate():
             return 1.0
-        case optimizer.InverseSqrt():
+        case kinds.InverseSqrt():
             return math.sqrt(max(1, stage.warmup_steps) / max(1, updates))
-        case optimizer.WarmupStableDecay(shape=shape, end=end):
+        case kinds.WarmupStableDecay(shape=shape, end=end):
             if remaining >= last or not last:
                 return 1.0
             return end + (1 - end) * REMAINING[shape]((last - remaining) / last)
+        case kinds.OwnSchedule():
+            return schedule.factor(_progress(stage, schedule, updates))
 
 
-def _end(stage: Stage, schedule: optimizer.Decay) -> float:
+def _end(stage: Stage, schedule: kinds.Decay) -> float:
     """The final rate as a fraction of the peak."""
     return max(schedule.end, schedule.end_lr / stage.optimizer.lr)
 
 
-def _progress(stage: Stage, schedule: optimizer.Decay, updates: float) -> float:
+def _progress(stage: Stage, schedule: kinds.Schedule, updates: float) -> float:
     """The fraction of the schedule that is over, from 0 to 1."""
-    start = stage.warmup_steps if schedule.decay_from == "warmup" else 0
+    begins = getattr(schedule, "decay_from", "warmup")
+    start = stage.warmup_steps if begins == "warmup" else 0
     return min(1.0, (updates - start) / max(1, stage.schedule_steps - start))

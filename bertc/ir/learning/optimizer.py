@@ -1,4 +1,4 @@
-"""Update rules and learning-rate schedules."""
+"""Update rules."""
 
 from collections.abc import Iterable
 from operator import not_
@@ -7,103 +7,28 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from bertc.ir import operation as op
-from bertc.ir.base import BY_KIND, Count, Node, Tokens, Weight
+from bertc.ir.base import BY_KIND, Node, Weight
+from bertc.ir.learning import schedule as schedules
+from bertc.ir.learning.schedule import ConstantRate, Decay, Polynomial, WarmupStableDecay, steps_of
+from bertc.ir.own import OwnClass, Work
 
 Exempt = Literal["norms-and-biases", "norms-biases-and-tables", "none"]
 """Weights that are left out, tables are embeddings."""
-MomentName = Literal["m", "v"]
-"""Running means of a weight's gradients (m), and of their squares (v)."""
+MOVED = {"adam": 7, "lamb": 18}
+"""Numbers moved per weight: Adam reads four and writes three; LAMB also computes norms, as
+StableAdamW does."""
 Beta = Annotated[float, Field(ge=0, lt=1)]
-Warmup = Count | Annotated[float, Field(ge=0, lt=1)] | Tokens
-"""A number of steps, or a fraction of all steps (``6%``); tokens until they are steps."""
-
-Length = Count | Annotated[float, Field(ge=0, le=1)] | Tokens
-"""The same, up to all steps (``100%``)."""
-
-
-class Decay(Node):
-    """A schedule that decays to ``end`` x lr, or to ``end_lr`` if that is higher.
-
-    It reaches that after ``over`` steps, possibly more than the run has (StackingBERT
-    reproduce_bert.sh plans 800,000 updates and stops at 280,000); 0: at the last step.
-    ``decay_from=start`` measures progress from step 0, so the rate drops at the end of warm-up
-    (BERT and ALBERT, optimization.py; SpanBERT, polynomial_decay_schedule.py; Transformer-XL,
-    train.py); ``throughout`` does too and scales warm-up by it (ELECTRA, optimization.py);
-    ``warmup`` measures progress from the end of warm-up (RoBERTa, XLNet). Over the
-    last ``cooldown`` steps the rate falls in a line from the final one to 0 (GPT-BERT utils.py,
-    cosine_schedule_with_warmup_cooldown).
-    """
-
-    end: Annotated[float, Field(ge=0, le=1)] = 0.0
-    end_lr: Annotated[float, Field(ge=0, le=100)] = 0.0
-    over: Count | Tokens = 0
-    decay_from: Literal["start", "throughout", "warmup"] = "warmup"
-    cooldown: Annotated[Count | Annotated[float, Field(ge=0, le=1)], Field(exclude_if=not_)] = 0
-
-
-class Polynomial(Decay):
-    """lr x (1 - progress)^power, down to the final rate."""
-
-    kind: Literal["polynomial"] = "polynomial"
-    power: Annotated[float, Field(gt=0, le=10)] = 1.0
-    positional = ("power",)
-
-
-class Cosine(Decay):
-    """Half a cosine from lr to the final rate."""
-
-    kind: Literal["cosine"] = "cosine"
-    positional = ("end",)
-
-
-class ConstantRate(Node):
-    """Constant lr after warm-up."""
-
-    kind: Literal["constant"] = "constant"
-
-
-class InverseSqrt(Node):
-    """lr x (warm-up / step)^1/2 after warm-up (fairseq; XLM optim.py, adam_inverse_sqrt)."""
-
-    kind: Literal["inverse-sqrt"] = "inverse-sqrt"
-
-
-class WarmupStableDecay(Node):
-    """Constant lr after warm-up, and a decay to ``end`` x lr over the last steps (Hu et al. 2024).
-
-    ``decay`` is a number of steps, or a fraction of all. ``shape`` is that of the decay:
-    ``1-sqrt`` is ModernBERT's, 1 - sqrt(progress) (Haegele et al. 2024; warmup_stable_decay.py,
-    one_minus_sqrt). Until it begins the rate depends on no number of steps.
-    """
-
-    kind: Literal["wsd"] = "wsd"
-    decay: Length = 0.2
-    shape: Literal["1-sqrt", "linear", "cosine"] = "1-sqrt"
-    end: Annotated[float, Field(ge=0, le=1)] = 0.0
-    positional = ("decay",)
-
-
-Schedule = Annotated[Polynomial | Cosine | ConstantRate | InverseSqrt | WarmupStableDecay, BY_KIND]
-
-
-def steps_of(length: int | float | Tokens, steps: int) -> int:
-    """A length in steps, of a share of ``steps``."""
-    assert not isinstance(length, Tokens), "a pass has made them steps"
-    return length if isinstance(length, int) else round(length * steps)
 
 
 class _Rule(Node):
     """An update rule; decay is apart from the gradient: p -= rate x decay x p."""
 
     lr: Annotated[float, Field(gt=0, le=100)] = 1e-4  # BERT paper, appendix A.2
-    warmup: Warmup = 0.01  # BERT paper, appendix A.2: 10,000 of 1,000,000 steps
-    schedule: Schedule = Polynomial()
-    betas: tuple[Beta, Beta] = (0.9, 0.999)
-    eps: Annotated[float, Field(gt=0, le=1)] = 1e-6  # BERT optimization.py AdamWeightDecayOptimizer
+    warmup: schedules.Warmup = 0.01  # BERT paper, appendix A.2: 10,000 of 1,000,000 steps
+    schedule: schedules.Schedule = Polynomial()
     decay: Annotated[float, Field(ge=0, le=10)] = 0.01
     decay_exempt: Exempt = "norms-and-biases"
     clip: Annotated[float, Field(ge=0, le=1e6)] = 1.0  # limit of the norm; 0 switches it off
-    bias_correction: bool = True
     # The norm is that of all gradients together, or of each tensor's (BertAdam, optimization.py).
     clip_per: Annotated[Literal["model", "tensor"], Field(exclude_if="model".__eq__)] = "model"
     positional = ("lr",)
@@ -126,10 +51,19 @@ class _Rule(Node):
         return {weight.name for weight in table if weight.role in roles}
 
     by_tensor: ClassVar[bool] = False
-    """True if the update of a tensor is scaled by a number of that tensor."""
-    keeps: ClassVar[str] = "two moments of each weight"
+    """True if bertc's update of an element depends on others of its tensor."""
 
-    def moments(self, weight: Weight) -> tuple[MomentName, ...]:
+    @property
+    def keeps(self) -> str:
+        return "two moments of each weight"
+
+    @property
+    def effort(self) -> float:
+        """The numbers that it moves, relative to Adam's or LAMB's."""
+        return 1.0
+
+    def moments(self, weight: Weight) -> tuple[str, ...]:
+        """Names of running means: of a weight's gradients (m), and of their squares (v)."""
         return ("m", "v")
 
     def operations(self, weight: Weight) -> tuple[op.Product, ...]:
@@ -148,7 +82,7 @@ class _Rule(Node):
         return steps_of(self.warmup, steps)
 
     @property
-    def last(self) -> Length:
+    def last(self) -> schedules.Length:
         """The length of the fall that ends its schedule: the decay of wsd, or a cool-down."""
         match self.schedule:
             case WarmupStableDecay(decay=last) | Decay(cooldown=last):
@@ -161,7 +95,15 @@ class _Rule(Node):
         return steps_of(self.last, steps)
 
 
-class _Decoupled(_Rule):
+class _Averaged(_Rule):
+    """A rule of two running means."""
+
+    betas: tuple[Beta, Beta] = (0.9, 0.999)
+    eps: Annotated[float, Field(gt=0, le=1)] = 1e-6  # BERT optimization.py AdamWeightDecayOptimizer
+    bias_correction: bool = True
+
+
+class _Decoupled(_Averaged):
     """A rule whose decay may be decoupled from the learning rate too.
 
     ``decoupled``: at the peak rate a step takes ``decay`` off each weight, else ``lr`` x ``decay``
@@ -188,7 +130,7 @@ class Adam(_Decoupled):
     gradient_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
 
 
-class Lamb(_Rule):
+class Lamb(_Averaged):
     """Adam's update, rescaled per tensor to the norm of its weights (You et al. 2020; ALBERT).
 
     ``adapt_exempt``: norms and biases take the plain update (ALBERT lamb_optimizer.py), with
@@ -221,7 +163,7 @@ MUON_AT_ONCE = 1 << 22
 """Elements of matrices of one shape that Muon multiplies together: what caches hold."""
 
 
-class Muon(_Rule):
+class Muon(_Averaged):
     """Momentum of matrices, made orthogonal; AdamW for tables, heads, norms and biases.
 
     ``ns_steps`` Newton-Schulz iterations in bf16, on a CPU in the step's precision, bring the
@@ -245,7 +187,7 @@ class Muon(_Rule):
     @property
     def of_others(self) -> Adam:
         """The rule of the weights whose momentum is not made orthogonal."""
-        shared = {name: getattr(self, name) for name in _Rule.model_fields}
+        shared = {name: getattr(self, name) for name in _Averaged.model_fields}
         # Their rate is told at each update: a schedule's limits are those of ``lr``.
         of_rate = {"lr": self.adamw_lr or self.lr, "schedule": ConstantRate()}
         return Adam(**{**shared, **of_rate})
@@ -255,7 +197,7 @@ class Muon(_Rule):
         matrix = weight.role == "matrix" and len(weight.shape) == 2 and not weight.frozen
         return matrix and weight.part not in ("pooler", "head")
 
-    def moments(self, weight: Weight) -> tuple[MomentName, ...]:
+    def moments(self, weight: Weight) -> tuple[str, ...]:
         return ("m",) if self.takes(weight) else ("m", "v")
 
     def by_gram(self, narrow: int, wide: int) -> bool:
@@ -278,11 +220,42 @@ class Muon(_Rule):
         return tuple(op.Product(*shape, times=number, maps=0) for shape, number in times)
 
 
-Optimizer = Annotated[Adam | Lamb | StableAdam | Muon, BY_KIND]
+class OwnRule(OwnClass, _Rule):
+    """A class of the user's own: ``update`` makes what the rate times is taken off a weight.
+
+    ``state`` names its moments.
+    """
+
+    kind: Literal["own"] = "own"
+    state: tuple[str, ...] = ()
+    works: tuple[Work, ...] = ()
+    looked_up = (*OwnClass.looked_up, "state", "works")
+
+    @property
+    def keeps(self) -> str:
+        return f"the moments {', '.join(self.state)}" if self.state else "no moments"
+
+    @property
+    def effort(self) -> float:
+        # Rate and decay move 5; an operation reads one number or two of a weight, and writes one.
+        done = [work.at(64, 64) for work in self.works]
+        moved = 5 + 2.5 * sum(o.elements for o in done if isinstance(o, op.Pointwise)) / 64**2
+        return moved / MOVED["adam"]
+
+    def moments(self, weight: Weight) -> tuple[str, ...]:
+        return self.state
+
+    def operations(self, weight: Weight) -> tuple[op.Product, ...]:
+        """Its products of a matrix, which it may have turned to be wide."""
+        done = [work.at(*sorted(weight.shape)) for work in self.works if len(weight.shape) == 2]
+        return tuple(o for o in done if isinstance(o, op.Product))
+
+
+Optimizer = Annotated[Adam | Lamb | StableAdam | Muon | OwnRule, BY_KIND]
 
 
 def moments_of(optimizer: Optimizer, table: tuple[Weight, ...]) -> dict[str, Weight]:
-    """The trained weight of each moment that a rule keeps, by ``m.<weight>`` and ``v.<weight>``."""
+    """The trained weight of each moment that a rule keeps, by name: ``m.<weight>``."""
     return {
         f"{moment}.{weight.name}": weight
         for weight in table

@@ -18,6 +18,7 @@ from bertc.ir.fixes import Rule, Rules, argument
 from bertc.ir.methods.method import Frozen, Method, removing
 from bertc.ir.network.ffn import feed_forward
 from bertc.ir.network.positions import TablePositions
+from bertc.ir.own import Own
 from bertc.ir.vocabulary import Trimmed
 
 Freeze = Annotated[int, Field(ge=0, le=1000)] | Literal["embeddings", "positions", "all"]
@@ -102,15 +103,12 @@ class Lora(Method):
     rules = Rules(network=(
         Rule("E361", "adapt.on", lambda s: s.adapt.lacking(s),
              lambda s: f"on = {listed(s.adapt.lacking(s))}, but layers have "
-             f"{listed([n for names in MAPS.values() for n in names if n in widths_of_maps(s)])}",
+             f"{listed(present_maps(s)) or 'none'}",
              also=("activation", "activation is set here"),
-             way=lambda s: argument("adapt", s.origins["adapt"], "on", "ffn")),
-        Rule("E361", "adapt.rank", lambda s: s.adapt.rank > s.adapt.narrowest(s)[0] > 0,
-             lambda s: "rank = {} exceeds {}, the width of {}".format(
-                 s.adapt.rank, *s.adapt.narrowest(s)),
-             label="a pair of that rank is no smaller than the map",
-             way=lambda s: argument("adapt", s.origins["adapt"], "rank",
-                                    str(min(8, s.adapt.narrowest(s)[0])))),
+             label="what is within parts of your own is not adapted",
+             way=lambda s: argument("adapt", s.origins["adapt"], "on", next(
+                 part for part in MAPS if present_maps(s)[-1] in MAPS[part]))
+             if present_maps(s) else {"help": "adapt=none", "fix": None}),
         Rule("E360", "freeze", lambda s: s.freeze,
              "adapt freezes all of the network but its pooler, and freeze says to what height",
              also=("adapt", "adapt is set here"), help="freeze=0"),
@@ -135,14 +133,8 @@ class Lora(Method):
 
     def lacking(self, stage: Any) -> list[str]:
         """The maps that are to have a pair and that layers lack."""
-        named, present = (self.on,) if isinstance(self.on, str) else self.on, widths_of_maps(stage)
-        return [name for name in named if name not in MAPS and name not in present]
-
-    def narrowest(self, stage: Any) -> tuple[int, str]:
-        """The least width of a map that has a pair, and its name; 0 if some are lacking."""
-        widths = ((width, name) for name, width in widths_of_maps(stage).items())
-        adapted = [pair for pair in widths if pair[1] in self.maps]
-        return (0, "") if self.lacking(stage) else min(adapted)
+        named, present = (self.on,) if isinstance(self.on, str) else self.on, present_maps(stage)
+        return [name for name in named if not {*MAPS.get(name, (name,))} & {*present}]
 
     @property
     def scale(self) -> float:
@@ -160,7 +152,7 @@ class Lora(Method):
 
     def _pair(self, weight: Weight) -> Iterator[Weight]:
         *path, name, leaf = weight.name.split(".")
-        if leaf != "weight" or name not in self.maps:
+        if leaf != "weight" or name not in self.maps or "own" in weight.axes:
             return
         (outputs, inputs), (outer, inner) = weight.shape, weight.axes
         first, second = (".".join((*path, name, suffix)) for suffix in OF_PAIRS)
@@ -189,18 +181,17 @@ class Lora(Method):
         return tuple(replace(w, frozen=w.part not in ("adapter", "pooler")) for w in weights)
 
 
-def widths_of_maps(stage: Any) -> dict[str, int]:
-    """The maps of the layers of a stage, each with its narrowest width."""
-    narrowest = dict[str, int]()
+def present_maps(stage: Any) -> list[str]:
+    """The maps that layers have and that may have pairs, in order."""
+    names, ffn = set[str](), feed_forward(stage.activation, stage.ffn)
     for layer in range(stage.layers):
-        sizes = (stage.heads, stage.ffn)
+        sizes = (stage.heads, 1 if isinstance(stage.ffn, Own) else stage.ffn)
         heads, inner = (size if isinstance(size, int) else size[layer] for size in sizes)
         widths = op.Widths(stage.hidden, heads, stage.head_dim, inner)
         weights = stage.attention.at(layer).weights("attention", widths, FanIn())
-        for weight in (*weights, *feed_forward(stage.activation).weights("ffn", widths, FanIn())):
-            name = weight.name.split(".")[1]
-            narrowest[name] = min(*weight.shape, narrowest.get(name, weight.shape[0]))
-    return narrowest
+        weights = (*weights, *ffn.weights("ffn", widths, FanIn()))
+        names.update(w.name.split(".")[1] for w in weights if "own" not in w.axes)
+    return [name for maps in MAPS.values() for name in maps if name in names]
 
 
 Adapter = Annotated[NoAdapter | Lora, BY_KIND]

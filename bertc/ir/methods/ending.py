@@ -7,7 +7,6 @@ from pydantic import Field
 
 from bertc.ir.base import Node
 from bertc.ir.fixes import Rule, Rules, argument, fix
-from bertc.ir.learning.equal import Hours
 from bertc.ir.methods.method import Held, Method
 from bertc.ir.written import DEFAULT_STAGE
 
@@ -39,11 +38,6 @@ class Clock(Method):
              "a schedule by the clock ends when its time does: leave over out",
              help="schedule=cosine"),
     ))  # fmt: skip
-
-
-def by_time(steps: Any) -> dict[str, Any]:
-    """Settings in place of ``steps`` that are a time: a clock, and more steps than it needs."""
-    return {"steps": MOST_STEPS, "clock": steps.hours} if isinstance(steps, Hours) else {}
 
 
 class Timed(Node):

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from bertc.ir.base import BY_KIND, Node, Probability
-from bertc.ir.fixes import Rule, Rules, Way, argument
+from bertc.ir.fixes import Rule, Rules, argument
 from bertc.ir.methods.method import Method, restoring
 from bertc.ir.network.sharing import SharedPart
 
@@ -54,7 +54,7 @@ class _Units(Method):
                  lambda s: "{0.share:.0%} of {1} {0.kind} are {2}, but every layer keeps one, so "
                  "that {3} can go".format(s.prune, *s.prune.excess_in(s)),
                  label="a layer without any has nothing to compute with",
-                 help="remove prune", way=lambda s: s.prune.lesser_share(s)),
+                 help="remove prune"),
             Rule("E291", "prune", lambda s: s.prune.rounds > s.steps,
                  lambda s: f"every = {s.prune.every:.4g} removes in {s.prune.rounds} rounds, but "
                  f"the stage has {s.steps} steps",
@@ -88,13 +88,6 @@ class _Units(Method):
             if round(self.share * total) > most:
                 return total, round(self.share * total), most
         return ()
-
-    def lesser_share(self, stage: Any) -> Way | None:
-        """The remedy by the largest share that leaves every layer one, if there is one."""
-        total, _, most = self.excess_in(stage)
-        percent = 100 * most // total
-        origin = stage.origins["prune"]
-        return argument("prune", origin, "share", f"{percent}%") if percent else None
 
     @property
     def rounds(self) -> int:

@@ -57,20 +57,17 @@ class GeneratorNetwork(Node):
     bare_number = ("size",)
 
     @property
-    def ties(self) -> tuple[Tie, ...]:
-        """The weights that are the encoder's."""
+    def ties(self) -> tuple[tuple[Tie, ...], tuple[Tie, ...]]:
+        """The weights that the encoder adds to the generator's, and those that it gives it."""
         match self.tie:
             case "embeddings":
-                return (Tie("encoder", "embeddings.", but=("embeddings.project.",)),)
+                return (), (Tie("encoder", "embeddings.", but=("embeddings.project.",)),)
             case "tokens":
-                return (Tie("encoder", TOKENS),)
-            case "none" | "gdes":
-                return ()
-
-    @property
-    def encoder_ties(self) -> tuple[Tie, ...]:
-        """The weights that the encoder adds to the generator's."""
-        return (Tie("generator", TOKENS, added=True),) if self.tie == "gdes" else ()
+                return (), (Tie("encoder", TOKENS),)
+            case "none":
+                return (), ()
+            case "gdes":
+                return (Tie("generator", TOKENS, added=True),), ()
 
 
 class UnigramGenerator(Node):

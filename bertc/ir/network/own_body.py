@@ -11,7 +11,7 @@ from bertc.ir.network.layer import Dropout
 from bertc.ir.network.table import table_weight
 from bertc.ir.own import Own
 
-NAME = "recurrence.0.own"
+NAME = "recurrence.0"
 """The beginning of the names of its weights."""
 
 
@@ -63,7 +63,7 @@ class OwnBodyNode(BodyNode):
         return {"body": self.own, **{name: getattr(self, name) for name in shared}}
 
     def layer_weights(self) -> tuple[Weight, ...]:
-        return tuple(self.own.own_weights(NAME, {"hidden": self.hidden}, "recurrence"))
+        return tuple(self.own.own_weights(f"{NAME}.own", {"hidden": self.hidden}, "recurrence"))
 
     def weights(self) -> tuple[Weight, ...]:
         init, steps = self.initializer, self.pooled.steps
@@ -77,7 +77,7 @@ class OwnBodyNode(BodyNode):
         tokens, width, rate = call.rows * call.tokens, self.hidden, self.dropout
         computed = self.own.own_operations({"hidden": width}, call.rows, call.tokens)
         count = sum(weight.numel for weight in self.layer_weights())
-        block = op.Block("recurrence", "recurrence.0", count, computed)
+        block = op.Block("recurrence", NAME, count, computed)
         pooled = call.rows * call.pooled if self.pooler else 0
         return op.Forward(
             embeddings=(

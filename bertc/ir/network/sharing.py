@@ -110,13 +110,8 @@ Sharing = Annotated[
 @lru_cache(256)
 def owners_of(scheme: Sharing, depth: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The owners of the attention and of the FFN of each layer."""
-
-    def owners(part: SharedPart) -> tuple[int, ...]:
-        if isinstance(scheme, _ByPart):  # without a call for each of many layers
-            return (0,) * depth if part in scheme.shared else tuple(range(depth))
-        return tuple(scheme.owner(part, layer, depth) for layer in range(depth))
-
-    return owners("attention"), owners("ffn")
+    attention, ffn = (tuple(scheme.owner(part, n, depth) for n in range(depth)) for part in AXES)
+    return attention, ffn
 
 
 @lru_cache(256)

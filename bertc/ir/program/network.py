@@ -60,14 +60,11 @@ class Network:
         owners = (tie.network for tie in self.ties if tie.covers(name) and not tie.added)
         return next(owners, self.name)
 
-    def adds(self, name: str) -> bool:
-        """True for a weight that is a difference, added to another network's weight."""
-        return any(tie.added and tie.covers(name) for tie in self.ties)
-
     def own_weights(self) -> tuple[Weight, ...]:
         """The weights of its body, without those of other networks; differences begin at zero."""
+        added = [tie for tie in self.ties if tie.added]
         return tuple(
-            replace(w, init=ZEROS) if self.adds(w.name) else w
+            replace(w, init=ZEROS) if any(tie.covers(w.name) for tie in added) else w
             for w in self.body.weights()
             if self.owner(w.name) == self.name
         )

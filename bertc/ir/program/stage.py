@@ -161,8 +161,9 @@ class Stage(StageSettings):
         networks = [Network(MAIN, self.encoder, "trained")]
         source = self.replacements
         if self.generator is not None and isinstance(source, GeneratorNetwork):
-            networks = [Network(MAIN, self.encoder, "trained", source.encoder_ties)]
-            networks.append(Network("generator", self.generator, "sampled", source.ties))
+            added, tied = source.ties
+            networks = [Network(MAIN, self.encoder, "trained", added)]
+            networks.append(Network("generator", self.generator, "sampled", tied))
         networks += [
             Network(f"teacher-{n + 1}" if n else "teacher", t.shape.body, "frozen", share=t.weight)
             for n, t in enumerate(self.teacher)
@@ -242,21 +243,10 @@ class TaskStage(Stage):
 
 def _sort(stage: object) -> str:
     """The tag of a stage, or of one as dumped, whose terms are tasks or text, never both."""
-    match stage:
-        case TaskStage():
-            return "tasks"
-        case {"objective": [*terms]}:
-            return "tasks" if any(_kind(term) in TASKS for term in terms) else "text"
-        case _:
-            return "text"
-
-
-def _kind(term: object) -> str:
-    match term:
-        case {"objective": {"kind": str(kind)}}:
-            return kind
-        case _:
-            return ""
+    terms = stage.get("objective") if isinstance(stage, dict) else None
+    written = (t.get("objective") for t in terms if isinstance(t, dict)) if terms else ()
+    learned = any(isinstance(task, dict) and task.get("kind") in TASKS for task in written)
+    return "tasks" if learned or isinstance(stage, TaskStage) else "text"
 
 
 AnyStage = Annotated[

@@ -204,12 +204,6 @@ class KdRelations(KdRelated):
     looked_up = ("matched",)
     loss: ClassVar[Literal["kl"]] = "kl"
 
-    @model_validator(mode="after")
-    def _once(self) -> Self:
-        if len({*self.of}) < len(self.of):
-            raise ValueError("`of` names a relation twice", "name each once")
-        return self
-
     @property
     def related(self) -> tuple[Related, ...]:
         return self.of

@@ -34,7 +34,7 @@ class WeightMap(NamedTuple):
     fresh: frozenset[str] = frozenset()
 
     def moments(self, names: Iterable[str]) -> "WeightMap":
-        """The map of the moments of the optimiser, called ``m.<weight>`` and ``v.<weight>``."""
+        """The map of the moments of the optimiser, called ``m.<weight>``."""
         named = ((name, *name.split(".", 1)) for name in names)
         copies = self.copies
         return WeightMap({name: f"{m}.{copies[new]}" for name, m, new in named if new in copies})
@@ -131,7 +131,7 @@ def fit(
     mismatches = (
         *_not_identity(old, new, growth),
         *_sharing_split(old, new, growth),
-        *(_widths(old, new, growth) or other_shapes),
+        *other_shapes,
         *_missing(weights.keys() - copies.keys(), full_map, old_shapes),
     )
     if not isinstance(growth, ways.FromLayers):
@@ -219,17 +219,6 @@ def _pooler_of_head(old: Resolved, new: Resolved, old_shapes: ShapesByName) -> d
     sources = {name: name.replace(f"{MAIN}.pooler.", part) for name, part in parts.items()}
     alike = all(old_shapes.get(source) == shapes[name] for name, source in sources.items())
     return sources if alike and not old_shapes.keys() & shapes.keys() else {}
-
-
-def _widths(old: Resolved, new: Resolved, growth: ways.Beginning) -> list[str]:
-    if not isinstance(growth, ways.FromLayers):
-        return []
-    was, now = old.encoder.settings(), new.encoder.settings()
-    return [
-        f"{name} is {was[name]:,} there and {now[name]:,} here"
-        for name in ("hidden", "embedding")
-        if name in was and name in now and was[name] != now[name]
-    ]
 
 
 def _not_identity(old: Resolved, new: Resolved, growth: ways.Beginning) -> list[str]:

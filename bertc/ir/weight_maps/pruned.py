@@ -4,7 +4,7 @@ Names and shapes alone; ``bertc.hub.leaving.pruned`` cuts the tensors.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, get_args
 
 from bertc.ir.methods.pruning import NOTHING, Units
@@ -71,23 +71,16 @@ def choose_by_score(
         total = sum(len(scores[layer]) for layer in layers)
         missing = min(round(share * total), total - len(layers))
         missing -= sum(len(removed[layer]) for layer in layers)
-        ranked = sorted(
-            (score, unit, layer)
-            for layer in layers
-            for unit, score in enumerate(_normalize(kind, scores[layer], removed[layer]))
-            if unit not in removed[layer]
-        )
-        for _, unit, layer in ranked:
+        ranked = list[tuple[float, int, int]]()
+        for layer in layers:
+            left = [pair for pair in enumerate(scores[layer]) if pair[0] not in removed[layer]]
+            norm = math.hypot(*(score for _, score in left)) if kind.normalize else 1.0
+            ranked += [(score / (norm or 1.0), unit, layer) for unit, score in left]
+        for _, unit, layer in sorted(ranked):
             if missing > 0 and len(removed[layer]) < len(scores[layer]) - 1:
                 removed[layer].add(unit)
                 missing -= 1
     return {layer: sorted(removed[layer]) for layer in scores}
-
-
-def _normalize(kind: Units, scores: Sequence[float], gone: Collection[int]) -> list[float]:
-    remaining = (score for unit, score in enumerate(scores) if unit not in gone)
-    norm = math.hypot(*remaining) if kind.normalize else 1.0
-    return [score / (norm or 1.0) for score in scores]
 
 
 def program_left(resolved: Resolved) -> Resolved | None:

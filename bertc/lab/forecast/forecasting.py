@@ -133,7 +133,7 @@ def _refuse_few(rungs: Sequence[Rung], folder: Path) -> None:
             f"{len(rungs)} rungs of {folder} count, and a law needs {FEWEST}",
             help="mend what failed, and the same command goes on; or a longer ladder (--time)",
         )
-    least, most = (pick(rungs, key=lambda rung: rung.flops) for pick in (min, max))
+    least, most = (pick(rungs, key=lambda rung: rung.tokens) for pick in (min, max))
     if most.loss >= least.loss:
         raise UsageError(
             f"losses do not fall: {least.name} has {least.loss:.3f}, {most.name} {most.loss:.3f}",

@@ -11,8 +11,8 @@ from bertc.lab_api import Program, points, units
 
 WIDTHS = ((0.25, 0.5, 0.75), (1 / 6, 1 / 3, 0.5), (0.125, 0.25, 0.375))
 """Shares of the width; narrower ones where the time is too short for the first."""
-LENGTHS = (0.25, 0.5, 1.0)
-"""Shares of the longest rung's steps."""
+LENGTHS = ((0.25, 0.5, 1.0), (0.25, 0.5), (0.25,))
+"""Shares of the longest rung's steps, by width: narrow rungs alone are long, which costs little."""
 FEWEST_STEPS = 100
 """Steps of the shortest rung."""
 SHARE = 0.1
@@ -46,18 +46,18 @@ def plan_ladder(
         if len(narrow) < len(shares):
             continue
         paces = [estimate(rung, device).time.seconds_total / rung.steps for _, rung in narrow]
-        enough = FEWEST_STEPS / LENGTHS[0]
-        longest = time / sum(paces) / sum(LENGTHS)
+        enough = FEWEST_STEPS / LENGTHS[0][0]
+        cost = sum(pace * sum(parts) for pace, parts in zip(paces, LENGTHS, strict=True))
+        longest = time / cost
         if longest >= enough or seconds is None:
             longest = min(resolved.steps, max(enough, longest))
-            lengths = [round(share * longest) for share in LENGTHS]
             rungs = [
-                _shortened(*rung, steps, pace * steps)
-                for rung, pace in zip(narrow, paces, strict=True)
-                for steps in lengths
+                _shortened(*rung, round(part * longest), pace * round(part * longest))
+                for rung, pace, parts in zip(narrow, paces, LENGTHS, strict=True)
+                for part in parts
             ]
             return tuple(sorted(rungs, key=lambda rung: rung.seconds))
-        least = enough * sum(LENGTHS) * sum(paces)
+        least = enough * cost
     raise UsageError(
         f"a ladder within {units.duration_text(time)} would have fewer than {FEWEST_STEPS} steps",
         help=f"--time {ceil(least)}s" if least else "more heads, since rungs have fewer: heads=4",

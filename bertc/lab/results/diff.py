@@ -82,6 +82,7 @@ class Difference:
     lines: tuple[Line, ...]
     reached: tuple[Reached, ...]
     device: str
+    changed_lines: tuple[str, ...]  # of files of the user's classes
 
     def table(self) -> Table:
         """Both programs, their difference, and the share of each setting in it."""
@@ -91,7 +92,11 @@ class Difference:
         for line in self.lines:
             empty = (None,) * len(COLUMNS)
             rows.append((*(_texts(line.share, signed=True) if line.share else empty), line.text))
-        notes = [ORDER if self.lines else "no setting differs", NOTE.format(device=self.device)]
+        notes = [
+            *self.changed_lines,
+            ORDER if self.lines else "no setting differs",
+            NOTE.format(device=self.device),
+        ]
         for axis, most, (one, other) in self.reached:
             away = f"{one:.3f} and {other:.3f} ({other - one:+.3f})"
             notes.append(f"Held-out loss after {AXES[axis](most)}: {away}.")
@@ -112,6 +117,7 @@ class Difference:
                 for line in self.lines
             ],
             "losses": [reached._asdict() for reached in self.reached],
+            **({"changed_lines": self.changed_lines} if self.changed_lines else {}),
         }
         return json.dumps(facts, indent=2)
 
@@ -139,6 +145,7 @@ def diff(
         lines=(*shares, *(Line({name: values}, None) for name, values in following.items())),
         reached=(*_reached(Path(first), Path(second)),) if comparable else (),
         device=device,
+        changed_lines=changes[0].lines if changes else (),
     )
 
 

@@ -211,27 +211,23 @@ class _Lowering:
     def stage_names(self, stages: list[grids.Scope]) -> None:
         """Report stages without a name, with one that is not plain, and two with the same."""
         first: dict[str, grids.Scope] = {}
-        for index, stage in enumerate(stages):
+        for number, stage in enumerate(stages, 1):
             assert stage.span is not None, "a stage was written somewhere"
-            after = Span(stage.span.source, stage.span.end, stage.span.end)
+            again, notes = first.setdefault(stage.name, stage), [Note(NAME_RULE)]
             if not stage.name:
-                example = f' "stage-{index + 1}"'
-                says = "a stage without a name"
-                self.diagnostics.error(
-                    "E111", says, stage.span, help=f"stage{example}", fix=Fix(after, example)
-                )
-            elif (again := first.get(stage.name)) or not is_plain(stage.name):
-                message, note = f'two stages are called "{stage.name[:40]}"', Note(NAME_RULE)
-                new_name = quote(f"{stage.name if again else 'stage'}-{index + 1}")
-                if again:
-                    note = Note("the first one is here", again.label)
-                else:
-                    message = f"a stage cannot be called {quote(stage.name[:40])}"
-                fix = Fix(stage.label, new_name) if stage.label else None
-                self.diagnostics.error(
-                    "E111", message, stage.label, notes=(note,), help=f"stage {new_name}", fix=fix
-                )
-            first.setdefault(stage.name, stage)
+                message, notes = "a stage without a name", []
+            elif again is not stage:
+                message = f'two stages are called "{stage.name[:40]}"'
+                notes = [Note("the first one is here", again.label)]
+            elif not is_plain(stage.name):
+                message = f"a stage cannot be called {quote(stage.name[:40])}"
+            else:
+                continue
+            name = quote(f"{'stage' if again is stage else stage.name}-{number}")
+            after = Span(stage.span.source, stage.span.end, stage.span.end)
+            fix = Fix(stage.label, name) if stage.label else Fix(after, f" {name}")
+            where, help = stage.label or stage.span, f"stage {name}"
+            self.diagnostics.error("E111", message, where, notes=(*notes,), help=help, fix=fix)
 
     def overrides(self, trees: Sequence[Tree]) -> grids.Scope:
         """Lower the settings of ``--set`` arguments; later ones replace earlier ones."""

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from bertc.ir.learning import Task
 from bertc.ir.learning.answer import Choice, ClassLoss, Labels, Score, Several, Span, Tags, Vector
 from bertc.learn.objectives.targets import MicroBatch, TaskTargets
-from bertc.learn.objectives.term import ExampleTensors, HeadInput, Predicted
+from bertc.learn.objectives.term import HeadInput, Predicted, TermTensors
 from bertc.model import BodyModule, EncoderInputs, dropout, gather_positions
 from bertc.model.bilstm import StatesScores
-from bertc.model.heads import Answered, ConditionedSpan
+from bertc.model.heads import ConditionedSpan, Detector
 
 LEAST = 1e-6
 """The least 1 - p that is raised to a power: the gradient of lower ones is not finite."""
@@ -76,7 +76,7 @@ class SpanScores(NamedTuple):
     answered: Float[Tensor, "b"] | None = None  # above 0 if the question has an answer
 
 
-class TaskTensors(ExampleTensors[Task, TaskTargets, nn.Module]):
+class TaskTensors(TermTensors[Task, TaskTargets, nn.Module]):
     """A fine-tuning task; all rows of a batch belong to it."""
 
     def positions(self, targets: TaskTargets, batch: MicroBatch) -> tuple[Tensor, ...] | None:
@@ -233,7 +233,7 @@ def _span_losses(targets: TaskTargets, x_bsh: Float[Tensor, "b s h"], head: nn.M
 
 
 def _answered(
-    head: Answered,
+    head: Detector,
     targets: TaskTargets,
     states_bsh: Float[Tensor, "b s h"],
     starts_bms: Float[Tensor, "b m s"],
@@ -241,7 +241,7 @@ def _answered(
     """Answerability scores (b, m), from the first token and the start-weighted mean state."""
     none_bmh = gather_positions(states_bsh, targets.positions)
     mean_bmh = starts_bms.softmax(2).to(states_bsh.dtype) @ states_bsh
-    return head(torch.cat([mean_bmh, none_bmh], dim=2))
+    return head(torch.cat([mean_bmh, none_bmh], dim=2)).float()
 
 
 def tokens_of_examples(targets: TaskTargets) -> Bool[Tensor, "b m s"]:

@@ -95,6 +95,8 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
     Targets are a tuple of tensors whose first axis is the batch, so that batches can be cut.
     """
 
+    sums_up = False  # True: its one prediction is the sum of all losses
+
     def __init__(self, node: NodeT) -> None:
         self.node = node
 
@@ -103,13 +105,13 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         """A constant added to the count of predictions by which the summed loss is divided."""
         return 0
 
-    @abstractmethod
     def targets(self, rows: TextRows) -> tuple[EncoderInputs, OwnT]:
         """Inputs as changed for this term, and its targets."""
+        raise AssertionError("targets of a task come from examples (learn/step/feed.py)")
 
     def positions(self, targets: OwnT, batch: MicroBatch) -> tuple[Tensor, ...] | None:
         """Positions (b, ...) of the states that it reads, those of its targets; None: all."""
-        positions: Tensor | None = targets.positions  # type: ignore[attr-defined]
+        positions: Tensor | None = getattr(targets, "positions", None)
         return None if positions is None else (positions,)
 
     def taken(self, outputs: Outputs, *, learned: bool) -> tuple[Tensor, ...]:
@@ -138,6 +140,9 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
     def loss(self, predicted: Predicted, targets: OwnT) -> TermLoss:
         """Sums over the predictions that count."""
         weights = self.weights(targets)
+        if self.sums_up:  # nothing is right or wrong
+            (summed,), (hits,) = predicted.losses, predicted.hits
+            return TermLoss(summed, weights.sum(), hits)
         weight_n = weights.reshape(predicted.losses.shape)
         labels, guesses = predicted.labels, predicted.guesses
         return TermLoss(
@@ -187,14 +192,6 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
     ) -> tuple[EncoderInputs, Tensor]:
         """Inputs, and positions (b,) of the states that predict the tokens at ``places_b``."""
         return reading, places_b
-
-
-class ExampleTensors(TermTensors[NodeT, OwnT, HeadT]):
-    """A term of a task, whose rows are made of examples (``learn/step/feed.py``)."""
-
-    def targets(self, rows: TextRows) -> tuple[EncoderInputs, OwnT]:
-        """Refuse text."""
-        raise AssertionError("task targets come from examples, not from text")
 
 
 def marked(positions_bk: Int[Tensor, "b k"], weights_bk: Float[Tensor, "b k"], b: int) -> set[int]:

@@ -1,7 +1,7 @@
 """Update rules, gradient norms and clipping.
 
-A rule keeps one or two moments for each weight, in a flat dict of tensors ``m.<weight>`` and
-``v.<weight>``. It is made anew at the start of a stage or after loading, on the same moments.
+A rule keeps moments for each weight, in a flat dict of tensors ``m.<weight>``. It is made anew at
+the start of a stage or after loading, on the same moments.
 """
 
 import math
@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 
 from bertc.ir.base import Weight
-from bertc.ir.learning.optimizer import Adam, Lamb, Muon, Optimizer, StableAdam, moments_of
+from bertc.ir.learning import optimizer as rules
+from bertc.ir.learning.optimizer import Adam, Optimizer, moments_of
 from bertc.ir.network.body_node import layer_of
 from bertc.learn.optim.by_tensor import Add, ForeachRule, Moments, MuonRule
+from bertc.learn.optim.own import UserRule
 from bertc.learn.step.engines import local_shards
 from bertc.model.body import profile_as
 
@@ -69,10 +71,10 @@ def make_rule(
         case Adam():
             # The fused kernel updates in one pass, so there is nothing to compile.
             return AdamRule(optimizer, undecayed, parameters, moments, updates)
-        case Lamb() | StableAdam():
+        case rules.Lamb() | rules.StableAdam():
             exempt = undecayed, unadapted
             return ForeachRule(optimizer, *exempt, parameters, moments, updates, compiled, add)
-        case Muon():
+        case rules.Muon():
             names = {weight.name for weight in table if optimizer.takes(weight)}
             matrices = {name: p for name, p in parameters.items() if name in names}
             rest = {name: p for name, p in parameters.items() if name not in names}
@@ -80,6 +82,8 @@ def make_rule(
             on_cpu = all(p.device.type == "cpu" for p in matrices.values())
             dtype = torch.float32 if on_cpu and precision == "fp32" else torch.bfloat16
             return MuonRule(optimizer, matrices, moments, adam.update, dtype)
+        case rules.OwnRule():
+            return UserRule(optimizer, undecayed, parameters, moments, updates)
 
 
 def gradient_norm(parameters: Mapping[str, Tensor]) -> Tensor:

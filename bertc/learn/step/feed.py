@@ -1,12 +1,11 @@
 """Batches of text and of tasks, prefetched: from rows and vocabulary of the data to a step."""
 
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
 from functools import partial
 from threading import Thread
-from typing import Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -22,14 +21,16 @@ from bertc.tasks.examples.task import TaskBatch, TaskData
 from bertc.text.batches.batch import RawBatch
 from bertc.text.vocab.vocabulary import Vocabulary
 
-Made = TypeVar("Made")
-
 
 class Batch(NamedTuple):
     """The inputs of one step."""
 
     inputs: Inputs | None  # None for tasks, whose rows are not made of text
     micro_batches: list[MicroBatch]
+
+
+Prepared = Callable[[], Iterable[Batch]]
+"""The batches of some steps, put on the device when it is called."""
 
 
 class Batches(Protocol):
@@ -57,17 +58,17 @@ def _on_device(inputs: Inputs, device: torch.device) -> Inputs:
     return Inputs(*(tensor.to(device, non_blocking=True).long() for tensor in inputs))
 
 
-class Taken(ABC, Generic[Made]):
+class Feed:
     """The batches of a stage, in order; a thread prepares the next while the last are used.
 
     ``check`` may raise while they are waited for; the thread does not keep the process.
     """
 
     def __init__(
-        self, jobs: Iterator[Callable[[], Made]], check: Callable[[], None] = lambda: None
+        self, jobs: Iterator[Callable[[], Prepared]], check: Callable[[], None] = lambda: None
     ) -> None:
         self._jobs, self._check = jobs, check
-        self._waiting: Future[Made] | None = None
+        self._waiting: Future[Prepared] | None = None
         self._ready: deque[Batch] = deque()
 
     def __enter__(self) -> Self:
@@ -96,55 +97,45 @@ class Taken(ABC, Generic[Made]):
                     self._check()
                 prepared = self._waiting.result()
                 self._begin()
-                self._ready.extend(self._batches(prepared))
-
-    @abstractmethod
-    def _batches(self, prepared: Made) -> Iterable[Batch]:
-        """The batches of one job's result, on the device."""
+                self._ready.extend(prepared())
 
 
-def _make(job: Callable[[], Made], future: Future[Made]) -> None:
+def _make(job: Callable[[], Prepared], future: Future[Prepared]) -> None:
     try:
         future.set_result(job())
     except BaseException as error:
         future.set_exception(error)
 
 
-class Feed(Taken[Inputs]):
+def text_feed(
+    data: Batches,
+    first: int,
+    end: int,
+    device: torch.device,
+    corrupt: Corruption,
+    rows: slice | None = None,
+    check: Callable[[], None] = lambda: None,
+    one_by_one: bool = False,
+) -> Feed:
     """Batches of a stage in order, prefetched during the steps before.
 
     Small batches are fetched, copied and corrupted several at a time, because a call takes as long
     for few rows as for many. ``rows`` are this process's rows of each batch, None: all. With
     ``one_by_one`` each batch is corrupted after the gradients of the one before.
     """
+    at_once = 1 if one_by_one else batches_at_once(data.batch * data.seq, device.type)
+    pinned, of_batch = device.type == "cuda", len(range(data.batch)[rows or slice(None)])
 
-    def __init__(
-        self,
-        data: Batches,
-        first: int,
-        end: int,
-        device: torch.device,
-        corrupt: Corruption,
-        rows: slice | None = None,
-        check: Callable[[], None] = lambda: None,
-        one_by_one: bool = False,
-    ) -> None:
-        at_once = 1 if one_by_one else batches_at_once(data.batch * data.seq, device.type)
-        pinned = device.type == "cuda"
+    def fetch(step: int) -> Prepared:
+        inputs = _host_inputs(data.train(step, rows, min(at_once, end - step)))
+        inputs = Inputs(*(tensor.pin_memory() for tensor in inputs)) if pinned else inputs
+        return partial(batches, step, inputs)
 
-        def fetch(step: int) -> Inputs:
-            inputs = _host_inputs(data.train(step, rows, min(at_once, end - step)))
-            return Inputs(*(tensor.pin_memory() for tensor in inputs)) if pinned else inputs
+    def batches(step: int, inputs: Inputs) -> Iterable[Batch]:
+        inputs = _on_device(inputs, device)
+        return map(Batch, split(inputs, of_batch), corrupt(inputs, of_batch, step))
 
-        super().__init__((partial(fetch, step) for step in range(first, end, at_once)), check)
-        self._device, self._corrupt, self._number = device, corrupt, first
-        self._rows = len(range(data.batch)[rows or slice(None)])
-
-    def _batches(self, prepared: Inputs) -> Iterable[Batch]:
-        inputs = _on_device(prepared, self._device)
-        micro_batches = self._corrupt(inputs, self._rows, self._number)
-        self._number += len(micro_batches)
-        return map(Batch, split(inputs, self._rows), micro_batches)
+    return Feed((partial(fetch, step) for step in range(first, end, at_once)), check)
 
 
 FEWEST_ROWS, ENOUGH_TOKENS = 8, 1792
@@ -199,24 +190,22 @@ def to_micro_batch(rows: TaskBatch, device: torch.device, stage: Stage | None = 
     return MicroBatch(reading, token_ids_bs, targets, frozen_positions=frozen_bk)
 
 
-class TaskFeed(Taken[list[TaskBatch]]):
+def task_feed(
+    data: TaskData,
+    stage: Stage,
+    first: int,
+    end: int,
+    device: torch.device,
+    at_once: int,
+    rows: slice | None,
+) -> Feed:
     """Batches of a stage of tasks in order, prepared during the steps before."""
 
-    def __init__(
-        self,
-        data: TaskData,
-        first: int,
-        end: int,
-        device: torch.device,
-        at_once: int,
-        rows: slice | None = None,
-        stage: Stage | None = None,
-    ) -> None:
-        super().__init__(partial(data.train, step, rows, at_once) for step in range(first, end))
-        self._stage, self._device = stage, device
+    def fetch(step: int) -> Prepared:
+        parts = data.train(step, rows, at_once)
+        return lambda: [Batch(None, [to_micro_batch(part, device, stage) for part in parts])]
 
-    def _batches(self, prepared: list[TaskBatch]) -> list[Batch]:
-        return [Batch(None, [to_micro_batch(part, self._device, self._stage) for part in prepared])]
+    return Feed(partial(fetch, step) for step in range(first, end))
 
 
 def vocab_tensors(vocabulary: Vocabulary, device: torch.device) -> VocabTensors:

@@ -4,14 +4,13 @@ Axes: b batch, q queries, k keys, h hidden, n heads, d head_dim, w widths of all
 the table of distances.
 """
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from bertc.ir.network import attention as nodes
 from bertc.ir.network.attention_node import ContentAttention as ContentNode
@@ -20,9 +19,9 @@ from bertc.model.attention import masks
 from bertc.model.attention.attend import attend, can_varlen, join_heads, rows_at_once, split_heads
 from bertc.model.attention.relative import RelativeAttention
 from bertc.model.body import Projected
-from bertc.model.inputs import EncoderInputs, gather_positions
+from bertc.model.inputs import AttentionInputs, EncoderInputs, gather_positions
 from bertc.model.layer import AttentionPart, ProjectedAttention
-from bertc.model.native import dropout
+from bertc.model.native import dropout, with_gradient
 from bertc.model.own import call_own, construct_from
 from bertc.model.own_positions import PlacedHeads, build_own, placed_heads
 from bertc.model.positions import Distances, Rotation, related_by
@@ -55,14 +54,9 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
         self.key_heads = kind.key_heads(self.heads)
         self.own_turn = build_own(table, f"{name}.own_turn", node.positions, heads=True)
 
-    def prepare(
-        self,
-        kind: ContentNode,
-        inputs: EncoderInputs,
-        x_bqh: Float[Tensor, "b q h"],
-        shared: Mapping[str, Tensor],
-    ) -> ContentContext:
+    def prepare(self, kind: ContentNode, read: AttentionInputs) -> ContentContext:
         """The mask, in the form that the fastest kernel takes, and angles or distances."""
+        inputs, x_bqh, shared = read
         windowed = kind.reach is not None
         related: Rotation | Distances | PlacedHeads | None
         related = related_by(self.positions, self.head_dim, windowed, inputs, shared)
@@ -119,12 +113,6 @@ class DisentangledContext(NamedTuple):
     table: Float[Tensor, "r h"]
     row: Int[Tensor, "#b 1 q k"]
 
-    def of_rows(self, rows: slice) -> "DisentangledContext":
-        """The context of some rows of the batch."""
-        names = ("mask", "has_keys", "row")
-        parts: dict[str, Any] = {name: masks.of_rows(getattr(self, name), rows) for name in names}
-        return self._replace(**parts)
-
     def select_queries(
         self, inputs: EncoderInputs, at_bq: Int[Tensor, "b q"]
     ) -> "DisentangledContext":
@@ -143,13 +131,10 @@ class DisentangledAttention(ProjectedAttention[nodes.DisentangledAttention, Dise
         self.eps, self.hidden_dropout = node.norm.eps, node.dropout.hidden
 
     def prepare(
-        self,
-        kind: nodes.DisentangledAttention,
-        inputs: EncoderInputs,
-        x_bqh: Float[Tensor, "b q h"],
-        shared: Mapping[str, Tensor],
+        self, kind: nodes.DisentangledAttention, read: AttentionInputs
     ) -> DisentangledContext:
         """The mask, in which padding attends to nothing, the normed table and its rows."""
+        inputs, x_bqh, shared = read
         allowed, has_keys, _ = masks.mask_of(inputs)
         if has_keys is None and inputs.attention_mask is not None:
             has_keys = inputs.in_queries(inputs.attention_mask)[:, None, :, None].bool()
@@ -170,8 +155,9 @@ class DisentangledAttention(ProjectedAttention[nodes.DisentangledAttention, Dise
             for y in fused_linear((self.query, self.key), table_rh)
         )
         columns: int = torch.sym_max(key.shape[2], len(table_rh))  # type: ignore[no-untyped-call]
+        part = partial(masks.rows_of, context, ("mask", "has_keys", "row"))
         mixed = [
-            self._mixed(query[b], key[b], value[b], far_query, far_key, context.of_rows(b))
+            self._mixed(query[b], key[b], value[b], far_query, far_key, part(b))
             for b in rows_at_once(key.shape[0], self.heads * query.shape[2] * columns, query)
         ]
         return join_heads(mixed[0] if len(mixed) == 1 else torch.cat(mixed))
@@ -208,24 +194,13 @@ def _pick_products(
     x_bnsr = torch.unflatten(products, 1, (x_bnsd.shape[0], -1)).transpose(0, 1)
     if torch.compiler.is_compiling():
         return x_bnsr.gather(3, row_bnsk)
-    return cast(Tensor, _Picked.apply(x_bnsr, row_bnsk))  # type: ignore[no-untyped-call]
-
-
-class _Picked(torch.autograd.Function):
-    """A gather that does not save what it gathers from; the library's does, for its shape."""
-
-    @staticmethod
-    def forward(ctx: Any, x_bnsr: Tensor, row_bnsk: Tensor) -> Tensor:
-        ctx.save_for_backward(row_bnsk)
-        ctx.rows = x_bnsr.shape[3]
-        return x_bnsr.gather(3, row_bnsk)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, upstream_bnsk: Tensor) -> tuple[Tensor, None]:
-        (row_bnsk,) = ctx.saved_tensors
-        slope_bnsr = upstream_bnsk.new_zeros(*upstream_bnsk.shape[:3], ctx.rows)
-        return slope_bnsr.scatter_add_(3, row_bnsk, upstream_bnsk), None
+    # The library's gather would save what it gathers from, for its shape.
+    shape = x_bnsr.shape
+    return with_gradient(
+        lambda x_bnsr: x_bnsr.gather(3, row_bnsk),
+        lambda row_bnsk, slope: slope.new_zeros(shape).scatter_add_(3, row_bnsk, slope),
+        (row_bnsk,), x_bnsr,
+    )  # fmt: skip
 
 
 def _rows_of(kind: nodes.DisentangledAttention, inputs: EncoderInputs) -> Int[Tensor, "#b 1 q k"]:
@@ -261,14 +236,8 @@ class OwnAttention(AttentionPart[nodes.OwnAttention, OwnContext]):
         super().__init__(table, name, node, layer)
         self.own = construct_from(table, f"{name}.own", kind)
 
-    def prepare(
-        self,
-        kind: nodes.OwnAttention,
-        inputs: EncoderInputs,
-        x_bqh: Float[Tensor, "b q h"],
-        shared: Mapping[str, Tensor],
-    ) -> OwnContext:
-        return OwnContext(masks.mask_of(inputs).allowed)
+    def prepare(self, kind: nodes.OwnAttention, read: AttentionInputs) -> OwnContext:
+        return OwnContext(masks.mask_of(read.inputs).allowed)
 
     def forward(
         self,

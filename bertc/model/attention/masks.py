@@ -4,7 +4,7 @@ Axes: b batch, s row, q queries, k keys (cached positions, then the row), u quer
 sequences of a batch, m sequences or blocks of a row, z queries of a block.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +13,8 @@ from torch import Tensor
 
 from bertc.ir.blocks import block_size, in_blocks
 from bertc.model.inputs import EncoderInputs, PermutationMask
+
+ContextT = TypeVar("ContextT")
 
 
 class Mask(NamedTuple):
@@ -223,6 +225,12 @@ def select_rows(
     b, q = positions_bq.shape
     x = x.expand(b, -1, -1, -1)
     return x.gather(2, positions_bq[:, None, :, None].expand(b, 1, q, x.shape[3]))
+
+
+def rows_of(context: ContextT, names: tuple[str, ...], rows: slice) -> ContextT:
+    """The context of some rows of the batch, which the tensors of these names have."""
+    cut = {name: of_rows(getattr(context, name), rows) for name in names}
+    return cast(ContextT, context._replace(**cut))  # type: ignore[attr-defined]
 
 
 def of_rows(x: Tensor | None, rows: slice) -> Tensor | None:

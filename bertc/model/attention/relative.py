@@ -4,7 +4,7 @@ Axes: b batch, n heads, q queries, k keys, d head_dim, h hidden, l distances, u 
 w widths of all heads.
 """
 
-from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -16,9 +16,9 @@ from bertc.ir.network.attention import RelativeAttention as RelativeNode
 from bertc.ir.network.attention import strips
 from bertc.ir.network.encoder import Encoder
 from bertc.model.attention.attend import attend, join_heads, rows_at_once, split_heads
-from bertc.model.attention.masks import Mask, exports, mask_of, of_rows, select_rows
+from bertc.model.attention.masks import Mask, exports, mask_of, rows_of, select_rows
 from bertc.model.body import Projected
-from bertc.model.inputs import EncoderInputs
+from bertc.model.inputs import AttentionInputs, EncoderInputs
 from bertc.model.layer import ProjectedAttention
 from bertc.model.native import dropout
 from bertc.model.positions import encode_distances
@@ -36,12 +36,6 @@ class RelativeContext(NamedTuple):
     has_keys: Bool[Tensor, "b 1 q 1"] | None = None  # as of ``Mask``
     content_bias: Float[Tensor, "w"] | None = None  # if all layers share it
     distance_bias: Float[Tensor, "w"] | None = None
-
-    def of_rows(self, rows: slice) -> "RelativeContext":
-        """The context of some rows of the batch."""
-        names = ("mask", "reversed_rows", "gathered", "same_segment", "has_keys")
-        parts: dict[str, Any] = {name: of_rows(getattr(self, name), rows) for name in names}
-        return self._replace(**parts)
 
     def select_queries(self, inputs: EncoderInputs, at_bq: Int[Tensor, "b q"]) -> "RelativeContext":
         """The context of the queries at some positions."""
@@ -71,14 +65,9 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
         self.segment = parameter(table[f"{name}.segment"]) if compares else None
         self.hidden_dropout = node.dropout.hidden
 
-    def prepare(
-        self,
-        kind: RelativeNode,
-        inputs: EncoderInputs,
-        x_bqh: Float[Tensor, "b q h"],
-        shared: Mapping[str, Tensor],
-    ) -> RelativeContext:
+    def prepare(self, kind: RelativeNode, read: AttentionInputs) -> RelativeContext:
         """Encoded distances, the mask as additive scores, and the biases that layers share."""
+        inputs, x_bqh, shared = read
         allowed, has_keys, _ = mask_of(inputs)
         order = inputs.permutation
         same_segment = _same_segment(inputs, x_bqh.dtype) if kind.segments else None
@@ -99,8 +88,10 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
         n, (query_bqw, key_bkw, value_bkw) = self.heads, projected
         key, value = (split_heads(y, n) for y in (key_bkw, value_bkw))
         distance = split_heads(self.distance(context.distances), n).mT
+        names = ("mask", "reversed_rows", "gathered", "same_segment", "has_keys")
+        part = partial(rows_of, context, names)
         mixed = [
-            self._mixed(query_bqw[rows], key[rows], value[rows], distance, context.of_rows(rows))
+            self._mixed(query_bqw[rows], key[rows], value[rows], distance, part(rows))
             for rows in rows_at_once(len(key), n * query_bqw.shape[1] * key.shape[2], query_bqw)
         ]
         return join_heads(mixed[0] if len(mixed) == 1 else torch.cat(mixed))

@@ -4,8 +4,8 @@ All tensors are contiguous. Arithmetic is in fp32, results have the dtype of the
 """
 
 import ctypes
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Callable, Iterable
+from functools import cache, partial
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -110,7 +110,7 @@ class Kernels:
         """The gradients of x and of the bias."""
         grad, width = torch.empty_like(x), x.shape[-1]
         bias_grads = torch.empty(PARTIAL_SUMS, width)
-        tensors = (x, bias, upstream, grad, bias_grads)
+        tensors = (x, bias, upstream.contiguous(), grad, bias_grads)
         self._run("gelu_backward", tensors, x.numel() // width, width, PARTIAL_SUMS)
         return grad, bias_grads.sum(0)
 
@@ -124,14 +124,15 @@ class Kernels:
         """The gradient of x."""
         grad, width = torch.empty_like(x), upstream.shape[-1]
         rows = upstream.numel() // width
-        self._run("gated_backward", (x, upstream, grad), rows, width, kind)
+        self._run("gated_backward", (x, upstream.contiguous(), grad), rows, width, kind)
         return grad
 
-    def turn(self, x: Tensor, cosines: Tensor, sines: Tensor, adjacent: bool, way: float) -> Tensor:
+    def turn(self, cosines: Tensor, sines: Tensor, x: Tensor, adjacent: bool, way: float) -> Tensor:
         """Pairs of numbers of heads (b, l, n, d), turned by angles (#b, l, 1, p) in fp32.
 
         ``adjacent``: pairs are neighbours, else halves. ``way``: 1, or -1 to turn back.
         """
+        x = x if x.stride(3) == 1 else x.contiguous()
         y, steps = torch.empty(x.shape, dtype=x.dtype), x.stride()[:3]
         angle_step = 0 if len(cosines) == 1 else cosines.stride(0)
         sizes = (*x.shape, cosines.shape[-1], *steps, angle_step)
@@ -238,8 +239,8 @@ def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
             # call would repeat them (seen in torch 2.11); one number counts as four draws.
             x.new_empty(1).uniform_()
         return dropped
-    dropped = _Dropout.apply(x, drop(rate), kernels_for(x))  # type: ignore[no-untyped-call]
-    return cast(Tensor, dropped)
+    apply = partial(drop_out, dropped=drop(rate), kernels=kernels_for(x))
+    return with_gradient(apply, apply, (), x)
 
 
 def drop_out(x: Tensor, dropped: Dropped, kernels: Kernels | None) -> Tensor:
@@ -249,16 +250,29 @@ def drop_out(x: Tensor, dropped: Dropped, kernels: Kernels | None) -> Tensor:
     return x * _kept(x, dropped) if kernels is None else kernels.dropout(x.contiguous(), dropped)
 
 
-class _Dropout(torch.autograd.Function):
+def with_gradient(
+    run: Callable[..., Tensor],
+    back: Callable[..., Tensor | tuple[Tensor, ...]],
+    saved: Iterable[Tensor],
+    *inputs: Tensor,
+) -> Tensor:
+    """``run`` of inputs; ``back`` makes their gradients of ``saved`` tensors and that upstream."""
+    return cast(Tensor, _Function.apply(run, back, saved, *inputs))  # type: ignore[no-untyped-call]
+
+
+class _Function(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, dropped: Dropped, kernels: Kernels | None) -> Tensor:
-        ctx.how = dropped, kernels
-        return drop_out(x, dropped, kernels)
+    def forward(ctx: Any, run: Any, back: Any, saved: Iterable[Tensor], *inputs: Tensor) -> Any:
+        ctx.back = back
+        ctx.save_for_backward(*saved)
+        return run(*inputs)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        return drop_out(upstream, *ctx.how), None, None
+        gradients = ctx.back(*ctx.saved_tensors, upstream)
+        of_inputs = (gradients,) if isinstance(gradients, Tensor) else gradients
+        return None, None, None, *of_inputs
 
 
 def _kept(x: Tensor, dropped: Dropped) -> Tensor:

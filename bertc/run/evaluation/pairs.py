@@ -26,8 +26,9 @@ from bertc.machine.display import choose
 from bertc.model import EncoderInputs, Model
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.evaluation.manner import Manner
-from bertc.run.evaluation.word_networks import TextRow, in_batches, learned_terms, token_scores
+from bertc.run.evaluation.word_networks import learned_terms, token_scores
 from bertc.run.models.loading import load, newest_step, place_on_device, without_heads
+from bertc.run.models.vectors import TextRow, in_batches
 from bertc.run.records.folder import RunFolder
 from bertc.run.train.report import Report
 from bertc.tasks.layouts.minimal_pairs import MinimalPair, read_pairs
@@ -160,7 +161,7 @@ def _rows(term: Objective, sentence: Sentence, mask: int) -> Iterator[ScoredRow]
 
 @torch.inference_mode()
 def _read(
-    model: Model, term: Objective, rows: list[ScoredRow], inputs: EncoderInputs, mask: int
+    model: Model, term: Objective, rows: Sequence[ScoredRow], inputs: EncoderInputs, mask: int
 ) -> list[float]:
     """The summed nats of the scored tokens of each row."""
     device = inputs.token_ids.device

@@ -4,7 +4,7 @@ Axes: n examples, c labels.
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import compress
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bertc.base.diagnostics import CannotWriteError, listed, several
+from bertc.base.diagnostics import CannotWriteError, several
 from bertc.ir.learning import AnyTask, Score, Several, Tags, Vector, label_names
 from bertc.ir.program import Stage
 from bertc.machine.signals import Stop
@@ -36,8 +36,6 @@ from bertc.tasks.metrics.metrics import AnswerValues, ByClass, by_class, judge
 from bertc.text.cache.store import Progress, Silent
 from bertc.text.vocab.vocabulary import vocabulary_of
 
-LABELS_ALIKE = 0.01
-"""Probabilities of a label over all examples that differ by less are alike."""
 WORST, SHOWN = 3, 60
 """Mistakes that are shown, and characters of each."""
 
@@ -77,7 +75,6 @@ class Details:
             scores = judge(task, examples, several_answers(task.answer, answers.scores, fit).given)
             figures = ", ".join(f"{metric} {value:.4f}" for metric, value in scores.items())
             self.notes.append(f"{where}: {figures} with the thresholds {thresholds(task, fit)}")
-            self.notes += _alike(where, task.answer.names, parts[0])
         self.notes += _worst(where, examples, answers, np.abs(parts[0] - right_nc).max(1))
 
 
@@ -87,13 +84,6 @@ def _right(task: AnyTask, examples: Examples) -> LabelScores:
     golds = [gold(example) for example in examples]
     sets = [known if isinstance(known, tuple) else (known,) for known in golds]
     return np.array([[float(name in known) for name in names] for known in sets])
-
-
-def _alike(where: str, names: Sequence[str], parts_nc: LabelScores) -> list[str]:
-    """A remark on labels of about one probability, which no threshold separates."""
-    alike = [n for n, p_n in zip(names, parts_nc.T, strict=True) if np.ptp(p_n) < LABELS_ALIKE]
-    remark = f"all examples have about one probability of {listed(alike)}, whatever the threshold"
-    return [f"{where}: {remark}: train for longer"] if alike else []
 
 
 def _worst(where: str, examples: Examples, answers: Answers, off_n: LabelScores) -> list[str]:

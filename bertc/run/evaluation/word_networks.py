@@ -8,22 +8,20 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from bertc.base.diagnostics import DataError
 from bertc.ir.learning import PRETRAINING, Objective, Rerank
 from bertc.ir.terms.node import is_answerable
 from bertc.learn.objectives import tensors_of, token_logits
 from bertc.model import EncoderInputs, Model
-from bertc.run.evaluation.task_inference import ROWS_AT_ONCE, TOKENS_AT_ONCE, answer
+from bertc.run.evaluation.task_inference import answer
 from bertc.run.models.loading import load, place_on_device, weights_digest
-from bertc.run.models.vectors import embed, likeness
+from bertc.run.models.vectors import TextRow, embed, in_batches, likeness
 from bertc.tasks.examples.copies import SplitText
 from bertc.tasks.examples.encode import encode
 from bertc.tasks.examples.task import TaskSet
@@ -37,17 +35,6 @@ LONGEST_ROW = 512
 MASKED_TEXTS_AT_ONCE = 256
 GUESSING = ("masks", "end")
 """Kinds of what an objective fills, of those that predict tokens."""
-
-
-@dataclass(frozen=True)
-class TextRow:
-    """A row of text, of which a network predicts some tokens."""
-
-    token_ids: tuple[int, ...]
-    segment_ids: tuple[int, ...]
-
-
-RowT = TypeVar("RowT", bound=TextRow)
 
 
 @dataclass(frozen=True)
@@ -166,7 +153,10 @@ class _MaskedWords:
         rows.sort(key=lambda row: len(row.token_ids))
         candidates: list[dict[int, tuple[str, ...]]] = [{} for _ in texts]
         for part, inputs in in_batches(self.model, rows):
-            for row, likely in zip(part, self._likeliest(part, inputs), strict=True):
+            scores_bv = masked_scores(self.model, self.term, part, inputs, self.vocabulary.mask)
+            best_bk = scores_bv.topk(min(self.number, scores_bv.shape[1])).indices.tolist()
+            by_row = [tuple(filter(None, map(self._word, best_k))) for best_k in best_bk]
+            for row, likely in zip(part, by_row, strict=True):
                 if likely:
                     candidates[row.text][row.place] = likely
         return candidates
@@ -182,15 +172,6 @@ class _MaskedWords:
                 at = len(self.template.before[0]) + piece
                 return MaskedRow(ids_row, segments_row, text, place, at)
         return None
-
-    @torch.inference_mode()
-    def _likeliest(self, rows: list[MaskedRow], inputs: EncoderInputs) -> list[tuple[str, ...]]:
-        """The words among the likeliest tokens at each mask."""
-        at_b = torch.tensor([row.at for row in rows], device=inputs.token_ids.device)
-        inputs, states_at_b = tensors_of(self.term).ask(inputs, at_b, self.vocabulary.mask)
-        logits_bv = token_scores(self.model, self.term, inputs, states_at_b)
-        best_bk = logits_bv.topk(min(self.number, logits_bv.shape[1])).indices.tolist()
-        return [tuple(word for t in best_k if (word := self._word(t))) for best_k in best_bk]
 
     def _word(self, token: int) -> str:
         """The word that a token is; empty if it is special, or a piece within one."""
@@ -219,23 +200,13 @@ def learned_terms(model: Model) -> list[Objective]:
     raise DataError(message, f"fill needs a model trained with {', '.join(names)} or {last}")
 
 
-def in_batches(model: Model, rows: list[RowT]) -> Iterator[tuple[list[RowT], EncoderInputs]]:
-    """Rows in order of their length, as many at once as a device has room for, and as inputs."""
-    body, device, begin = model.resolved.encoder, next(model.parameters()).device, 0
-    while part := rows[begin : begin + ROWS_AT_ONCE]:
-        # Those after the first are longer: halved until all fit.
-        while len(part) > 1 and len(part) * len(part[-1].token_ids) > TOKENS_AT_ONCE[device.type]:
-            part = part[: len(part) // 2]
-        begin += len(part)
-        ids, segments = ([row.token_ids for row in part], [row.segment_ids for row in part])
-        ids_bs, segments_bs, real_bs = (
-            pad_sequence([torch.tensor(of_row, device=device) for of_row in column], True)
-            for column in (ids, segments, [[True] * len(of_row) for of_row in ids])
-        )
-        segments_bs = segments_bs.clamp(max=max(0, body.kinds_of_segments - 1))
-        known = body.languages  # the text is of none
-        languages_bs = torch.full_like(ids_bs, len(known)) if known else None
-        yield part, EncoderInputs(ids_bs, segments_bs, real_bs, language_ids=languages_bs)
+@torch.inference_mode()
+def masked_scores(
+    model: Model, term: Objective, rows: Sequence[MaskedRow], inputs: EncoderInputs, mask: int
+) -> Tensor:
+    """Scores (b, v) at the place of each row, by the head of an objective."""
+    at_b = torch.tensor([row.at for row in rows], device=inputs.token_ids.device)
+    return token_scores(model, term, *tensors_of(term).ask(inputs, at_b, mask))
 
 
 def token_scores(

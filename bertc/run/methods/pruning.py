@@ -153,11 +153,11 @@ def _gradients(
 def _zero(session: Session, encoder: Encoder, kind: Units, removed: ByLayer) -> None:
     """Set the weights of what is removed to zero, and their moments."""
     places = entries(encoder)
-    moments = ((name[2:], moment) for name, moment in session.moments.items())
+    moments = ((name.partition(".")[2], moment) for name, moment in session.moments.items())
     for name, tensor in (
         *session.engine.parameters.items(),
         *(pair for tensors in session.held.values() for pair in tensors.items()),
-        *moments,  # they are called m.<weight>, v.<weight>
+        *moments,  # they are called m.<weight>
     ):
         place = places.get(name)
         if place and place.part == kind.part and removed[place.layer]:

@@ -18,7 +18,7 @@ from bertc.hub.families.config import HfConfig
 from bertc.hub.families.family import Family, transformer
 from bertc.hub.keys import by_key, keys, part_of, parts_of
 from bertc.hub.leaving.exporting import BESIDE
-from bertc.hub.networks import GENERATOR, alone, join_networks, subtract_tables
+from bertc.hub.networks import GENERATOR, add_tables, alone, join_networks
 from bertc.hub.program import to_program
 from bertc.hub.published import fetch_weights, or_hub
 from bertc.hub.sentences import vectors_of
@@ -91,7 +91,7 @@ def _with_generator(encoder: Imported, generator: Imported, folder: Path) -> Imp
     if alone(resolved, "generator").encoder != body:
         help = "both must have the same settings but for widths and depth; import each by itself"
         raise DataError(f"{folder / GENERATOR} does not match the discriminator beside it", help)
-    tensors = subtract_tables(resolved, join_networks(resolved, mine, of_generator))
+    tensors = add_tables(resolved, join_networks(resolved, mine, of_generator), -1)
     return Imported(encoder.config, program, resolved, tensors, encoder.notes + generator.notes)
 
 

@@ -21,7 +21,7 @@ from bertc.hub.belonging import refuse_strangers
 from bertc.hub.keys import part_of, parts_of
 from bertc.hub.leaving.adapter_folder import merge
 from bertc.hub.leaving.pruned import entries_of, remove_units
-from bertc.hub.networks import GENERATOR, add_tables, join_networks, subtract_tables
+from bertc.hub.networks import GENERATOR, add_tables, join_networks
 from bertc.hub.published import or_hub
 from bertc.hub.tensors import check_entry, check_names, read_header, read_tensors
 from bertc.hub.weights import SAFE
@@ -33,9 +33,11 @@ from bertc.ir.weight_maps.pruned import entries
 from bertc.machine.machine import dtype_of, make_plan
 from bertc.model import Linear, Model, build
 from bertc.run.models.importing import import_model
-from bertc.run.records.checkpoints import WEIGHTS, verify
+from bertc.run.records.checkpoints import WEIGHTS, Checkpoint, newest, verify
 
 _warn_once = cache(logging.getLogger(__name__).warning)
+EVALUATED = (WEIGHTS, *EVALUATED_FILES)
+"""Files of a checkpoint that evaluations read."""
 Weights = Literal["trained", "evaluated", "adapted"]
 """Weights as steps change them, or as evaluations read them, with adapters merged or apart."""
 
@@ -55,8 +57,11 @@ def read_checkpoint(
     """Program, weights and folder of a run's checkpoint after ``step`` steps, 0: the newest."""
     refuse_strangers(run)
     number, checkpoint = folders.checkpoint_of(run, step)
-    if not _is_sound(checkpoint):
-        raise DataError(f"the weights of {checkpoint} are damaged", help="name another step")
+    try:
+        verify(checkpoint, EVALUATED)
+    except (DataError, MissingInputError):
+        message = f"the weights of {checkpoint} are damaged"
+        raise DataError(message, help="name another step") from None
     program, tensors = _of_checkpoint(run, number, checkpoint, weights)
     if weights == "evaluated":
         program, tensors = merge(program, tensors)
@@ -82,8 +87,9 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
         imported = import_model(folder)
         return imported.resolved, imported.tensors
     refuse_strangers(folder)
-    if newest := _newest_checkpoint(folder / "checkpoints"):
-        resolved, tensors = merge(*_of_checkpoint(folder, *newest))
+    if checkpoint := _newest_checkpoint(folder):
+        of_checkpoint = _of_checkpoint(folder, checkpoint.step, checkpoint.folder)
+        resolved, tensors = merge(*of_checkpoint)
         removed = is_taken(folder / folders.LEFT)
         return remove_units(resolved, tensors) if removed else (resolved, tensors)
     resolved = folders.read_network(folder)
@@ -93,7 +99,7 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
         tensors = add_tables(imported.resolved, imported.tensors)
         if is_file(model / GENERATOR / folders.RESOLVED):
             tensors = join_networks(resolved, tensors, read_model(model / GENERATOR)[1])
-        tensors = subtract_tables(resolved, tensors)
+        tensors = add_tables(resolved, tensors, -1)
         shapes = {weight.name: weight.shape for weight in model_weights(resolved)}
         if any(shapes.get(name) != tuple(tensor.shape) for name, tensor in tensors.items()):
             message = f"{model} does not hold the weights of {folder / folders.RESOLVED}"
@@ -131,34 +137,23 @@ def _read_own(path: Path, resolved: Resolved) -> dict[str, Tensor]:
     return read_tensors(path, {name: name for name in table})
 
 
-def _newest_checkpoint(parent: Path) -> tuple[int, Path] | None:
+def _newest_checkpoint(run: Path) -> Checkpoint | None:
     """The newest checkpoint whose weights match the checksums in its manifest."""
-    steps = folders.checkpoint_folders(parent)
-    for step, folder in steps:
-        if _is_sound(folder):
-            if step != (newest := steps[0][0]):
-                text = "warning: the weights after step %s in %s are damaged: those after step %s"
-                _warn_once(text, newest, parent, step)
-            return step, folder
-    if steps:
+    parent = run / "checkpoints"
+    checkpoint, damaged = newest(parent, parts=EVALUATED)
+    if checkpoint and checkpoint.step != (last := folders.checkpoint_folders(parent)[0][0]):
+        text = "warning: the weights after step %s in %s are damaged: those after step %s"
+        _warn_once(text, last, parent, checkpoint.step)
+    elif damaged and not checkpoint:
         message = f"no checkpoint in {parent} is undamaged"
         raise DataError(message, "start the run again, or restore a copy")
-    return None
+    return checkpoint
 
 
 def newest_step(run: Path) -> int:
     """The step of the newest undamaged checkpoint; 0 without checkpoints."""
-    newest = _newest_checkpoint(run / "checkpoints")
-    return newest[0] if newest else 0
-
-
-def _is_sound(folder: Path) -> bool:
-    """True if its weights, and what stands for them, are what its manifest states."""
-    try:
-        verify(folder, (WEIGHTS, *EVALUATED_FILES))
-    except (DataError, MissingInputError):
-        return False
-    return True
+    checkpoint = _newest_checkpoint(run)
+    return checkpoint.step if checkpoint else 0
 
 
 def place_on_device(model: Model, device: str, precision: RunPrecision | None = None) -> None:

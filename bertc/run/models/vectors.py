@@ -1,4 +1,4 @@
-"""A vector for each text, from a model's hidden states.
+"""Rows in batches, and a vector for each text, from a model's hidden states.
 
 Axes: n texts, b rows of a batch, s tokens, h hidden, e embedding.
 """
@@ -6,8 +6,9 @@ Axes: n texts, b rows of a batch, s tokens, h hidden, e embedding.
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import get_args
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -20,14 +21,60 @@ from bertc.hub.sentences import LONGEST_TEXT, MODES, Sentences, vectors_of
 from bertc.ir.learning import Embed, TextKind, TokenVectors
 from bertc.learn.objectives.softmax.similarities import pooled, search
 from bertc.model import EncoderInputs, Model
+from bertc.run.evaluation.task_inference import ROWS_AT_ONCE, TOKENS_AT_ONCE
 from bertc.tasks.examples.encode import encode
 from bertc.tasks.examples.task_rows import ATTENDED, MATCHED, TaskRows
 from bertc.tasks.layouts.example import SearchExample
 from bertc.text.cache.store import Progress, Silent
 from bertc.text.vocab.vocabulary import Vocabulary, vocabulary_of
 
-TOKENS_AT_ONCE = {"cpu": 1 << 10, "cuda": 1 << 14}
-"""Tokens of a batch. Small batches have little padding, and cost a CPU nothing."""
+
+@dataclass(frozen=True)
+class TextRow:
+    """A row of text, as a network reads it."""
+
+    token_ids: Sequence[int] | NDArray[Any]
+    segment_ids: Sequence[int] | NDArray[Any]
+
+
+RowT = TypeVar("RowT", bound=TextRow)
+
+
+def in_batches(
+    model: Model, rows: Sequence[RowT], pad: int = 0, language: int | None = None
+) -> Iterator[tuple[Sequence[RowT], EncoderInputs]]:
+    """Rows in order of their length, as many at once as a device has room for, and as inputs.
+
+    ``language`` is the index of theirs; None: they are of none.
+    """
+    body, device, begin = model.resolved.encoder, next(model.parameters()).device, 0
+    while part := rows[begin : begin + ROWS_AT_ONCE]:
+        # Those after the first are longer: halved until all fit.
+        while len(part) > 1 and len(part) * len(part[-1].token_ids) > TOKENS_AT_ONCE[device.type]:
+            part = part[: len(part) // 2]
+        begin += len(part)
+        ids_bs, segments_bs, real_bs = (x_bs.to(device) for x_bs in padded(part, pad))
+        segments_bs = segments_bs.clamp(max=max(0, body.kinds_of_segments - 1))
+        known = len(body.languages)
+        spoken = torch.full_like(ids_bs, known if language is None else language)
+        languages_bs = spoken if known else None
+        yield part, EncoderInputs(ids_bs, segments_bs, real_bs, language_ids=languages_bs)
+
+
+def padded(rows: Sequence[TextRow], pad: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Token and segment ids (b, s) of rows, padded at the end, and True at real tokens."""
+    ids, segments = ([row.token_ids for row in rows], [row.segment_ids for row in rows])
+    ids_bs, segments_bs, real_bs = (
+        pad_sequence([torch.as_tensor(x).long() for x in column or [[]]], True, fill)[: len(rows)]
+        for column, fill in ((ids, pad), (segments, 0), ([[1] * len(x) for x in ids], 0))
+    )
+    return ids_bs, segments_bs, real_bs.bool()
+
+
+def text_rows(rows: TaskRows) -> list[TextRow]:
+    """The rows of examples, one by one."""
+    bounds = pairwise(rows.begins.tolist())
+    return [TextRow(rows.token_ids[a:b], rows.segment_ids[a:b]) for a, b in bounds]
 
 
 @dataclass(frozen=True)
@@ -97,13 +144,8 @@ def embed(
     relevant = () if "query" in (kind, prompt) else None
     examples = [SearchExample(str(n), text, relevant) for n, text in enumerate(texts)]
     rows = encode(task, examples, vocabulary, room, node.kinds_of_segments)
-    vectors = [torch.empty(width)] * len(texts)
     progress.begin(f"embedding {several(len(texts), 'text')}", len(texts), "texts")
-    for chosen in _batches(rows.lengths, TOKENS_AT_ONCE[next(model.parameters()).device.type]):
-        of_texts = _vectors(model, task, rows, chosen, vocabulary.pad, width)
-        for number, vector in zip(chosen.tolist(), of_texts, strict=True):
-            vectors[number] = vector
-        progress.advance(len(chosen))
+    vectors = _of_rows(model, task, rows, width, vocabulary.pad, progress)
     progress.end()
     stacked = pad_sequence(vectors or [torch.empty(width)], batch_first=True)[: len(texts)].numpy()
     empty = sum(not text.strip() for text in texts)
@@ -118,14 +160,6 @@ def likeness(model: Model, folder: Path, queries: Embedded, texts: Embedded) -> 
     dot = ways is not None and ways.similarity == "dot"
     both = ([*torch.from_numpy(embedded.vectors)] for embedded in (queries, texts))
     return search(Embed(similarity="dot" if dot else "cosine"), *both)
-
-
-def _batches(lengths: NDArray[np.int64], tokens: int) -> Iterator[NDArray[np.int64]]:
-    """Numbers of rows, longest first, for batches of at most ``tokens`` with padding."""
-    order, begin = np.argsort(-lengths, kind="stable"), 0
-    while begin < len(order):
-        yield (chosen := order[begin : begin + max(1, tokens // int(lengths[order[begin]]))])
-        begin += len(chosen)
 
 
 def _say_prompt(sentences: Sentences) -> str:
@@ -158,32 +192,30 @@ def _sentences(
     return replace(sentences, prompt=sentences.prompts[prompt]) if prompt else sentences
 
 
-def batch_of_rows(
-    rows: TaskRows, chosen: NDArray[np.int64], pad: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Token and segment ids (b, s) of some rows, padded at the end, and their lengths (b,)."""
-    shape = len(chosen), int(rows.lengths[chosen].max(initial=0))
-    ids_bs, segments_bs = torch.full(shape, pad), torch.zeros(shape, dtype=torch.long)
-    for row, number in enumerate(chosen):
-        length = rows.lengths[number]
-        place = slice(rows.begins[number], rows.begins[number] + length)
-        ids_bs[row, :length] = torch.from_numpy(rows.token_ids[place]).long()
-        segments_bs[row, :length] = torch.from_numpy(rows.segment_ids[place]).long()
-    return ids_bs, segments_bs, torch.from_numpy(rows.lengths[chosen]).long()
+def _of_rows(
+    model: Model, task: Embed, rows: TaskRows, width: int, pad: int, progress: Progress
+) -> list[Tensor]:
+    """The vector of each row, or those of its tokens; rows are read in order of their length."""
+    by_length, separate = np.argsort(rows.lengths, kind="stable").tolist(), text_rows(rows)
+    numbers, vectors = iter(by_length), dict[int, Tensor]()
+    for part, inputs in in_batches(model, [separate[n] for n in by_length], pad):
+        chosen = [*islice(numbers, len(part))]
+        vectors |= zip(chosen, _vectors(model, task, rows, chosen, inputs, width), strict=True)
+        progress.advance(len(part))
+    return [vectors[number] for number in sorted(vectors)]
 
 
 def _vectors(
-    model: Model, task: Embed, rows: TaskRows, chosen: NDArray[np.int64], pad: int, width: int
+    model: Model, task: Embed, rows: TaskRows, chosen: list[int], inputs: EncoderInputs, width: int
 ) -> list[Tensor]:
     """The vector of each of some texts (e,), or those of its tokens (k, e)."""
-    device, uses = next(model.parameters()).device, list[Tensor]()
-    ids_bs, segments_bs, lengths_b = (x.to(device) for x in batch_of_rows(rows, chosen, pad))
-    mask_bs = torch.arange(ids_bs.shape[1], device=device) < lengths_b[:, None]
+    mask_bs, uses = inputs.attention_mask, list[Tensor]()
+    assert mask_bs is not None, "rows are padded"
     if task.answer.by_token:
         places = (slice(rows.begins[number], rows.begins[number + 1]) for number in chosen)
         uses = [torch.from_numpy(rows.uses[place]) for place in places]
-        mask_bs = (pad_sequence(uses, batch_first=True) & ATTENDED > 0).to(device)
-    states_bsh = model.read_on(EncoderInputs(ids_bs, segments_bs, mask_bs)).last
+        mask_bs = (pad_sequence(uses, batch_first=True) & ATTENDED > 0).to(mask_bs.device)
+    states_bsh = model.read_on(inputs._replace(attention_mask=mask_bs)).last
     if isinstance(task.pooling, TokenVectors):
         vectors = model.heads[task.head_name].get_submodule("0")(states_bsh).float()
     else:

@@ -4,7 +4,8 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +36,13 @@ STAGES = "stages"
 
 @dataclass(frozen=True)
 class Change:
-    """A setting with another value, in all stages or in ``stage``."""
+    """A setting with another value, in all stages or in ``stage``; ``lines`` of files changed."""
 
     setting: str
     was: Any
     now: Any
     stage: str = ""
+    lines: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         was, now = self.texts()
@@ -53,13 +55,30 @@ class Change:
 
     def texts(self) -> tuple[str, str]:
         """The old and the new value in the notation of specs."""
-        return written(self.setting, self.was), written(self.setting, self.now)
+        was, now = written(self.setting, self.was), written(self.setting, self.now)
+        return was, now if was != now else f"{now} as it is now"
 
     def follows(self, old: Resolved, new: Resolved) -> bool:
         """True if the value differs only because another setting does."""
         if self.setting == "share" and old.encoder.depth != new.encoder.depth:
             return True
         return origin(self.setting, old) == origin(self.setting, new) == "derived"
+
+
+def changed_lines(old: Resolved, new: Resolved) -> list[str]:
+    """The first differences between files of the user's classes, as by ``diff -u0``."""
+    was, now = map(_files, (old, new))
+    diffs = (unified_diff(was[f], now.get(f, was[f]), f, f, n=0, lineterm="") for f in was)
+    lines = [line[:100] for of_file in diffs for line in of_file]
+    return lines[:SHOWN] + ["..."] * (len(lines) > SHOWN)
+
+
+def _files(program: Resolved) -> dict[str, list[str]]:
+    """The lines of the files of the user's classes."""
+    texts = dict(leaves(program.model_dump(mode="json")))
+    sources = {at[:-1]: text for at, text in texts.items() if at[-1] == "source" and text}
+    codes = ((texts.get((*at, "code")), text) for at, text in sources.items())
+    return {code.rpartition(":")[0]: text.split("\n") for code, text in codes if code}
 
 
 def refuse_another_program(old: Resolved, new: Resolved, run: Path | None = None) -> None:
@@ -76,7 +95,7 @@ def refuse_another_program(old: Resolved, new: Resolved, run: Path | None = None
     if [c.setting for c in changes] == ["steps"] and new.steps > old.steps and not timed:
         _refuse_more_steps(old, new, run)
         return
-    refuse([str(change) for change in changes] or differences(old, new))
+    refuse([str(change) for change in changes] or differences(old, new), changed_lines(old, new))
 
 
 def with_places_of(old: Resolved, new: Resolved) -> Resolved:
@@ -119,13 +138,13 @@ def values_of(point: str) -> list[str]:
     return re.split(r" (?=[\w.]+=)", point)
 
 
-def refuse(changes: Sequence[str]) -> None:
-    """Refuse to resume if there are changes."""
+def refuse(changes: Sequence[str], lines: Sequence[str] = ()) -> None:
+    """Refuse to resume if there are changes, some in these lines of files."""
     if changes:
         more = len(changes) - SHOWN
         raise ResumeRefusedError(
             f"the run was started with other settings: {'; '.join(changes[:SHOWN])}"
-            + (f"; and {more} more" if more > 0 else ""),
+            + "\n".join([f"; and {more} more" if more > 0 else "", *lines]),
             help="resume with what it was started with, or start a new run in another --out",
         )
 
@@ -139,7 +158,8 @@ def changed(old: Resolved, new: Resolved) -> list[Change]:
         if name in before and name in after and name not in FREE
         if before[name] != after[name]
     ]
-    return [*changes, *_in_stages(old, new)]
+    lines = (*changed_lines(old, new),)
+    return [replace(change, lines=lines) for change in (*changes, *_in_stages(old, new))]
 
 
 def of_the_run(resolved: Resolved) -> dict[str, Any]:

@@ -22,8 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from bertc.base.diagnostics import DataError, MissingInputError
@@ -149,16 +150,21 @@ def remove_unfinished(parent: Path) -> None:
             durable.remove(path)
 
 
-def newest(parent: Path, *runs: str) -> tuple[Checkpoint | None, list[str]]:
-    """The newest checkpoint that verifies, of a run with these identities; what newer ones lack."""
+def newest(
+    parent: Path, *runs: str, parts: Collection[str] = ()
+) -> tuple[Checkpoint | None, list[str]]:
+    """The newest checkpoint that verifies, or some files of which do; what newer ones lack.
+
+    It is of a run with one of these identities, if there are any.
+    """
     damaged = list[str]()
     for _, folder in checkpoint_folders(parent):
         try:
-            checkpoint = verify(folder)
-        except DataError as error:
+            checkpoint = verify(folder, parts)
+        except (DataError, MissingInputError) as error:
             damaged.append(error.message)
             continue
-        if checkpoint.facts.get("run") in runs:
+        if not runs or checkpoint.facts.get("run") in runs:
             return checkpoint, damaged
         damaged.append(f"{folder} belongs to another run")
     return None, damaged
@@ -208,17 +214,11 @@ def _faults(folder: Path, content: Any, parts: Collection[str]) -> Iterator[str]
 def load(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
     """Load the tensors of a file of a checkpoint, by name, and check names, shapes and types."""
     try:
-        with safe_open(path, framework="pt") as tensors:
-            for name in sorted(set(tensors.keys()).symmetric_difference(shapes)):
-                state = "missing" if name in shapes else "unknown"
-                raise DataError(f"{path}: tensor {name} is {state}")
-            for name, shape in shapes.items():
-                part = tensors.get_slice(name)
-                if tuple(part.get_shape()) != shape or part.get_dtype() != "F32":
-                    raise DataError(
-                        f"{path}: tensor {name} is {part.get_dtype()} {part.get_shape()}, "
-                        f"not F32 {list(shape)}"
-                    )
-            return {name: tensors.get_tensor(name) for name in shapes}
+        tensors = load_file(path)
     except (OSError, SafetensorError) as error:
         raise DataError(f"{path} cannot be read as safetensors") from error
+    kinds = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
+    expected = {name: (shape, torch.float32) for name, shape in shapes.items()}
+    for name in sorted({name for name, _ in kinds.items() ^ expected.items()}):
+        raise DataError(f"{path}: tensor {name} is {kinds.get(name)}, not {expected.get(name)}")
+    return {name: tensors[name] for name in shapes}

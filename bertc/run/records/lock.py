@@ -42,13 +42,9 @@ class Lock(BaseModel):
     @staticmethod
     def read(path: Path) -> "Lock":
         """Read the lock of a run."""
-        return Lock.of(read_json(path, LARGEST_BYTES), path)
-
-    @staticmethod
-    def of(content: dict[str, Any], path: Path) -> "Lock":
-        """Validate the JSON of a lock."""
+        content = json.dumps(read_json(path, LARGEST_BYTES))
         try:
-            return Lock.model_validate_json(json.dumps(content))
+            return Lock.model_validate_json(content)
         except ValidationError as error:
             place = ".".join(map(str, error.errors()[0]["loc"]))
             message = f"{path} is damaged: {place} is missing or not what a run writes"

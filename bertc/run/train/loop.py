@@ -14,9 +14,10 @@ from bertc.base.diagnostics import BertcError, DataError, GivenUpError, StoppedE
 from bertc.base.storage.paths import cache_folder
 from bertc.cost.planning.schedules import rate
 from bertc.ir.program import Resolved, model_weights
+from bertc.ir.terms.masking import OwnUnit
 from bertc.learn.objectives import Inputs
 from bertc.learn.optim.optimizers import zero_moments
-from bertc.learn.step.feed import Batch, Feed, TaskFeed
+from bertc.learn.step.feed import Batch, Feed
 from bertc.learn.step.step import StepResult
 from bertc.machine.display import Watched, choose
 from bertc.machine.machine import kernels
@@ -211,11 +212,17 @@ def _evaluate(phase: Phase, methods: Methods) -> Evaluation:
     return evaluation
 
 
-def _step(phase: Phase, feed: Feed | TaskFeed, batch: Batch, learning_rate: float) -> StepResult:
+def _step(phase: Phase, feed: Feed, batch: Batch, learning_rate: float) -> StepResult:
     session = phase.session
     look_ahead = _saved_without_text(session)(feed.look_ahead)
     with _saved_when_stopped(session), _naming_what_fits(phase, batch.inputs):
-        return phase.step(batch, session.progress.step, learning_rate, look_ahead)
+        result = phase.step(batch, session.progress.step, learning_rate, look_ahead)
+    if session.progress.step == phase.stage.first_step:
+        for term in phase.stage.objective:
+            unit = term.objective.masks and term.objective.masks.unit
+            if term.name not in result.losses and isinstance(unit, OwnUnit):
+                session.display.note(f"{term.name}: {unit.code} masks no token of the first batch")
+    return result
 
 
 @contextmanager

@@ -17,7 +17,8 @@ from bertc.ir.program import Resolved, Stage, adaptive_unit, model_weights, trai
 from bertc.learn.objectives import Inputs
 from bertc.learn.optim.by_tensor import Moments
 from bertc.learn.optim.optimizers import UpdateRule, make_rule
-from bertc.learn.step.feed import Batch, Feed, TaskFeed, examples_at_once, to_inputs, vocab_tensors
+from bertc.learn.step import feed as feeds
+from bertc.learn.step.feed import Batch, Feed, to_inputs, vocab_tensors
 from bertc.learn.step.objective import make_objective
 from bertc.learn.step.step import TrainStep
 from bertc.machine.display import Standing
@@ -55,7 +56,7 @@ class Phase(ABC):
         )  # fmt: skip
 
     @abstractmethod
-    def feed(self, first: int, end: int) -> Feed | TaskFeed:
+    def feed(self, first: int, end: int) -> Feed:
         """This process's batches of the stage, from step ``first`` of the stage to ``end``."""
 
     def _rows(self) -> slice | None:
@@ -100,7 +101,7 @@ class TextPhase(Phase):
     def feed(self, first: int, end: int) -> Feed:
         """Batches that are corrupted several at once."""
         begun = self.stage.first_batch
-        return Feed(
+        return feeds.text_feed(
             self.data, begun + first, begun + end, self.session.device, self.step.corrupt,
             self._rows(), self.session.ranks.stop.check, adaptive_unit(self.stage) is not None,
         )  # fmt: skip
@@ -130,14 +131,16 @@ class TaskPhase(Phase):
 
     def __init__(self, session: Session, stage: Stage, data: TaskData, fitting: int) -> None:
         self.has_heldout = any(task_set.parts for task_set in data.sets)
-        super().__init__(session, stage, examples_at_once(data, stage, fitting, session.device))
+        super().__init__(
+            session, stage, feeds.examples_at_once(data, stage, fitting, session.device)
+        )
         self.data = data
 
-    def feed(self, first: int, end: int) -> TaskFeed:
+    def feed(self, first: int, end: int) -> Feed:
         """Batches in parts of rows of like length."""
         at_once, device = self.microbatch * self.stage.rows_an_example, self.session.device
         first, end = (self.stage.first_batch + step for step in (first, end))
-        return TaskFeed(self.data, first, end, device, at_once, self._rows(), self.stage)
+        return feeds.task_feed(self.data, self.stage, first, end, device, at_once, self._rows())
 
     def evaluate(self, progress: Progress, batches: int | None = None) -> Evaluation:
         """Scores on all held-out examples of every task."""

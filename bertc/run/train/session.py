@@ -190,4 +190,4 @@ def place_on_devices(
     """Move a model and its moments to the devices of the processes, by the plan's strategy."""
     model.compute_dtype = dtype_of(plan)
     engine = make_engine(model, Layout(world, plan.strategy), torch.device(plan.device))
-    return model, engine, {n: engine.shard(m, n[2:]) for n, m in moments.items()}
+    return model, engine, {n: engine.shard(m, n.partition(".")[2]) for n, m in moments.items()}

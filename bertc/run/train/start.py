@@ -130,8 +130,7 @@ def _before(resolved: Resolved, place: RunPlace) -> tuple[Lock | None, Checkpoin
             message = f"{folder.path} holds an imported model, not a training run"
             raise UsageError(message, "choose another --out")
         refuse_strangers(folder.path, ResumeRefusedError)
-    content = place.ranks.share(lock and lock.content())
-    return Lock.of(content, Path("lock.json")) if content else None, checkpoint
+    return place.ranks.share(lock), checkpoint
 
 
 def plan_of(

@@ -10,9 +10,9 @@ from bertc.base.diagnostics import DataError
 from bertc.ir.learning import Tag
 from bertc.ir.learning.task import TagColumn, Tagging
 from bertc.tasks.layouts.example import TaggedExample
-from bertc.tasks.layouts.table import DataPart, DataParts, files_of, only, opened_file
+from bertc.tasks.layouts.table import DataPart, DataParts, files_of, only
 from bertc.text.sources.cells import known_label
-from bertc.text.sources.source import lines
+from bertc.text.sources.source import lines, opened_stream
 
 CONLL_2003 = {"pos": 1, "chunk": 2, "ner": -1}
 """Columns of CoNLL-2003, from 0; name tags are in the last one."""
@@ -24,6 +24,7 @@ LAYOUT_HELP = (
     "predict perhaps no tags, or a sentence a line"
 )
 """Help for files that are not of this layout, such as plain text."""
+CONLL_U_HELP = 'ten columns with tabs between; tagging(..., "ner") reads those of CoNLL-2003'
 Numbered = list[tuple[int, str]]
 """The lines of a file with their numbers."""
 _PARTS = {"train": "train", "dev": "dev|testa", "test": "test|testb"}
@@ -51,7 +52,7 @@ def in_columns(task: Tag, path: Path) -> Tagging:
     known: tuple[TagColumn, ...] = get_args(TagColumn)
     column = next((name for name in known if name == task.tags), None)
     if column is None:
-        with opened_file(path) as file:
+        with opened_stream(path) as file:
             full = (line for _, line in lines(file) if line.strip() and line[0] != "#")
             column = "upos" if next(full, "").count("\t") + 1 == CONLL_U_COLUMNS else "ner"
     return Tagging(data=str(path), column=column, labels=task.labels)
@@ -60,13 +61,12 @@ def in_columns(task: Tag, path: Path) -> Tagging:
 def read_tagging(task: Tagging, part: DataPart) -> list[TaggedExample]:
     """Read the sentences; unless labelled of a word a line, or of text, a sentence a line."""
     path = part.file
-    with opened_file(path) as file:
+    with opened_stream(path) as file:
         numbered = list(lines(file))
     if not part.labelled and _is_text(task, path, [line for _, line in numbered if line.strip()]):
         texts = (line.split() for _, line in numbered if line.strip())
         return [TaggedExample(str(i), tuple(words), ()) for i, words in enumerate(texts)]
-    read = _conll_u if task.column in CONLL_U else _conll_2003
-    sentences = [s for s in read(part, numbered, task.column) if s]
+    sentences = [s for s in _sentences(part, numbered, task.column) if s]
     if task.column == "ner":
         sentences = _without_language(sentences)
     examples = []
@@ -111,23 +111,31 @@ def _blocks(numbered: Numbered) -> Iterator[Numbered]:
     return (list(block) for full, block in groups if full)
 
 
-def _conll_2003(part: DataPart, numbered: Numbered, column: str) -> Iterator[list[TaggedWord]]:
-    width = 0
+def _sentences(part: DataPart, numbered: Numbered, column: str) -> Iterator[list[TaggedWord]]:
+    """Sentences of a word a line; in CoNLL-U ranges (1-2) and empty nodes (1.1) are skipped."""
+    treebank = column in CONLL_U
+    place_of_tag = CONLL_U[column] if treebank else CONLL_2003[column]
+    width = CONLL_U_COLUMNS if treebank else 0
     for block in _blocks(numbered):
-        sentence = []
+        sentence = list[TaggedWord]()
         for number, line in block:
-            fields = line.split("\t") if "\t" in line else line.split()
-            if fields[0] == "-DOCSTART-":
+            if line.startswith("#" if treebank else "-DOCSTART-"):
                 continue
+            fields = line.split("\t") if treebank or "\t" in line else line.split()
             place = f"{part.source}:{number}"
             width = width or _width(fields, place, column, part)
             if len(fields) != width:
-                message = f"{place}: {len(fields)} columns, those before have {width}"
-                raise DataError(message, LAYOUT_HELP)
-            tag = fields[CONLL_2003[column]].strip() if width > 1 else ""
-            if not fields[0].strip() or (width > 1 and not tag):
-                raise DataError(f"{place}: an empty column, a word and its tag expected")
-            sentence.append(TaggedWord(fields[0], tag, number))
+                message = f"{place}: {len(fields)} columns, {width} expected"
+                raise DataError(message, CONLL_U_HELP if treebank else LAYOUT_HELP)
+            if treebank and re.fullmatch(r"\d+[-.]\d+", fields[0]):
+                continue
+            if treebank and fields[0] != str(len(sentence) + 1):
+                message = f"{place}: word {fields[0][:60]}, word {len(sentence) + 1} expected"
+                raise DataError(message, "an empty line after each sentence, words counted from 1")
+            tag = fields[place_of_tag].strip() if width > 1 else ""
+            if not fields[treebank].strip() or (part.labelled and not tag):
+                raise DataError(f"{place}: an empty column, a word and its {column} tag expected")
+            sentence.append(TaggedWord(fields[treebank], tag, number))
         yield sentence
 
 
@@ -142,29 +150,6 @@ def _width(fields: list[str], place: str, column: str, part: DataPart) -> int:
         message = f"{place}: {len(fields)} columns, {column!r} needs at least {needed}"
         raise DataError(message, "a word, its part of speech, its chunk and its name tag")
     return len(fields)
-
-
-def _conll_u(part: DataPart, numbered: Numbered, column: str) -> Iterator[list[TaggedWord]]:
-    """Sentences of CoNLL-U; ranges of tokens (1-2) and empty nodes (1.1) are skipped."""
-    for block in _blocks(numbered):
-        sentence: list[TaggedWord] = []
-        for number, line in block:
-            if line.startswith("#"):
-                continue
-            place, fields = f"{part.source}:{number}", line.split("\t")
-            if len(fields) != CONLL_U_COLUMNS:
-                message = f"{place}: {len(fields)} columns, CoNLL-U has {CONLL_U_COLUMNS} and tabs"
-                raise DataError(message, 'tagging(..., "ner") reads the columns of CoNLL-2003')
-            if re.fullmatch(r"\d+[-.]\d+", fields[0]):
-                continue
-            if fields[0] != str(len(sentence) + 1):
-                message = f"{place}: word {fields[0][:60]}, word {len(sentence) + 1} expected"
-                raise DataError(message, "an empty line after each sentence, words counted from 1")
-            tag = fields[CONLL_U[column]]
-            if not fields[1] or (part.labelled and not tag):
-                raise DataError(f"{place}: an empty column, a word and its {column} expected")
-            sentence.append(TaggedWord(fields[1], tag, number))
-        yield sentence
 
 
 def _without_language(sentences: list[list[TaggedWord]]) -> list[list[TaggedWord]]:

@@ -14,7 +14,7 @@ from bertc.tasks.layouts import table as tables
 from bertc.tasks.layouts.example import ChoiceExample, QuestionExample, TextExample
 from bertc.tasks.layouts.table import DataPart, DataParts, packed
 from bertc.text.sources.cells import label_in, number, text, texts
-from bertc.text.sources.source import chunks, decode
+from bertc.text.sources.source import chunks, decode, opened_stream
 from bertc.text.sources.tables import ColumnNames, ColumnSelection, TableRow
 
 SCORES = (0.0, 5.0)
@@ -138,7 +138,7 @@ def _with_labels(
 
 def read_document(path: Path) -> Any:
     """The value in a JSON file."""
-    with tables.opened_file(path) as file:
+    with opened_stream(path) as file:
         content = decode(b"".join(chunks(file)), path, 1)
     if not content.strip():
         raise DataError(f"{path}:1: the file is empty", "a JSON object")

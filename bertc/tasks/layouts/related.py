@@ -14,7 +14,7 @@ from bertc.tasks.layouts.example import ChoiceExample, Example, SearchExample, T
 from bertc.tasks.layouts.official import read_glue
 from bertc.tasks.layouts.table import DataPart
 from bertc.text.sources.cells import NO_ANSWER, label, number, text, texts
-from bertc.text.sources.source import lines
+from bertc.text.sources.source import lines, opened_stream
 from bertc.text.sources.tables import ColumnSelection, column_index
 
 _KEYS = ("_id", "id")
@@ -149,7 +149,7 @@ def _lines(task: Embed, path: Path) -> Iterator[TextExample]:
         if column := getattr(task, name):
             message = f"{path}: a .txt file has one text a line, and {name}={column} is a column"
             raise DataError(message, f"a table, or leave {name} out; sts=FILE has its own scores")
-    with table.opened_file(path) as file:
+    with opened_stream(path) as file:
         for number, line in lines(file):
             if line.strip():
                 yield TextExample(str(number - 1), (line,), None)

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -15,7 +14,7 @@ from bertc.base.storage.plain_file import opened
 from bertc.ir.data import Hf
 from bertc.text.sources import tables
 from bertc.text.sources.cells import label, text
-from bertc.text.sources.source import OpenFile, opened_stream
+from bertc.text.sources.source import opened_stream
 from bertc.text.sources.tables import ColumnSelection, TableRow
 
 ExampleSource = Path | Hf
@@ -134,7 +133,7 @@ def table(source: ExampleSource, selection: ColumnSelection) -> Iterator[TableRo
             f"{source}: unknown format {suffix(source)!r} of a table, and no tabs part columns"
         )
         raise DataError(message, help)
-    with opened_file(source) as file:
+    with opened_stream(source) as file:
         yield from tables.records(file, selection)
 
 
@@ -175,7 +174,7 @@ def is_table(path: Path) -> bool:
         return True
     if suffix(path) in NO_TEXT or is_folder(path) or is_tagged_file(path):
         return False
-    with opened_file(path) as file:
+    with opened_stream(path) as file:
         begun, _, _ = file.stream.read(BEGINNING_BYTES).rpartition(b"\n")
     tabs = {line.count(b"\t") for line in begun.split(b"\n") if line.strip()}
     return len(tabs) == 1 and tabs != {0}
@@ -186,16 +185,9 @@ def source_name(source: ExampleSource) -> str:
     return f"hf({source.name!r}, split={source.split})" if isinstance(source, Hf) else str(source)
 
 
-def opened_file(path: Path) -> AbstractContextManager[OpenFile]:
-    """Open a file, compressed or not, as ``opened_stream`` does."""
-    if is_folder(path):
-        raise DataError(f"{path} is a folder, not a file", "name a file in it")
-    return opened_stream(path)
-
-
 def names_of_columns(path: Path) -> list[str]:
     """The names of a table's columns, as its first line or row has them."""
-    with opened_file(path) as file:
+    with opened_stream(path) as file:
         return tables.column_names(file)
 
 

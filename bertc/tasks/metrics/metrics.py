@@ -192,19 +192,15 @@ def _agreement(
         golds = [words for words in golds if words or not unanswerable] or [[]]
         answered = _answer_words(str(answer))
         exact.append(float(answered in golds))
-        f1.append(max(_words_f1(words, answered) for words in golds))
+        alike = (sum((Counter(words) & Counter(answered)).values()) for words in golds)
+        sizes = (len(words) + len(answered) for words in golds)
+        f1.append(max(2 * n / size if size else 1.0 for n, size in zip(alike, sizes, strict=True)))
     return exact, f1
 
 
 def _answer_words(text: str) -> list[str]:
     """The words compared in an answer: lower case, without ASCII punctuation and articles."""
     return ARTICLES.sub(" ", text.lower().translate(NO_PUNCTUATION)).split()
-
-
-def _words_f1(right: list[str], answer: list[str]) -> float:
-    if not (right or answer):
-        return 1.0
-    return 2 * sum((Counter(right) & Counter(answer)).values()) / (len(right) + len(answer))
 
 
 @dataclass(frozen=True)

@@ -106,8 +106,11 @@ def write_rows(folder: Path, tokens: Tokens, how: Arrangement) -> dict[str, int]
 
 def _blocks(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[NDArray[Any]]:
     if how.paired:
-        pairs = _translations(tokens, how.seq - 4, fitting)
-        yield from map(_swap_segments, pairs) if how.swapped else pairs
+        for pairs in _translations(tokens, how.seq - 4, fitting):
+            if how.swapped:
+                second_first = pairs[["b", "b_length", "a", "a_length"]].copy()
+                pairs[["a", "a_length", "b", "b_length"]] = second_first
+            yield pairs
         return
     rows: Iterator[Pair] = iter(())
     match how.format:
@@ -141,12 +144,6 @@ def _translations(tokens: Tokens, room: int, fitting: Fitting) -> Iterator[NDArr
         block["label"] = TRANSLATION
         fitting.lost += int((from_a + from_b).sum())
         yield block
-
-
-def _swap_segments(block: NDArray[Any]) -> NDArray[Any]:
-    exchanged = block.copy()
-    exchanged[["a", "a_length", "b", "b_length"]] = block[["b", "b_length", "a", "a_length"]]
-    return exchanged
 
 
 def _full_sentences(tokens: Tokens, room: int) -> Iterator[NDArray[Any]]:

@@ -8,6 +8,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeGuard, TypeVar, cast
 
 import sentencex
@@ -15,6 +16,7 @@ import sentencex
 from bertc.base.diagnostics import DataError, MissingColumnError, listed, refuse_all
 from bertc.base.storage.encodings import not_utf8, refuse_utf_16
 from bertc.base.storage.files import AnyFile, open_anywhere, size_of
+from bertc.base.storage.paths import is_folder
 from bertc.ir.data import Corpus, Parallel, Sentences
 
 PIECE_BYTES = 1 << 20
@@ -197,6 +199,8 @@ class OpenFile:
 @contextlib.contextmanager
 def opened_stream(path: AnyFile) -> Iterator[OpenFile]:
     """Open a plain, gzip or zstandard file for reading."""
+    if isinstance(path, Path) and is_folder(path):
+        raise DataError(f"{path} is a folder, not a file", "name a file in it")
     with open_anywhere(path) as raw:
         try:
             yield OpenFile(path, raw, _unpack(path, raw))

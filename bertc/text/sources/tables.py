@@ -225,23 +225,17 @@ def _parquet(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
         total = sum(sizes[group] for group in chosen)
         for batch in table.iter_batches(batch_size=256, columns=columns, row_groups=chosen):
             file.read_fraction = (number + batch.num_rows - first) / max(1, total) / shares
-            for row in _plain_rows(batch, f"{file.path}: row", number + 1):
+            try:
+                rows = batch.to_pylist()
+            except UnicodeDecodeError:
+                last = number + batch.num_rows
+                message = f"{file.path}: rows {number + 1} to {last} are not all UTF-8"
+                raise DataError(message, "write them again") from None
+            for row in rows:
                 number += 1
                 row = _nest_cells(row, selection)
                 cells = tuple(row.get(names[i]) if i >= 0 else None for i in indices)
                 yield TableRow(f"{file.path}: row {number}", cells)
-
-
-def _plain_rows(batch: Any, place: str, first: int) -> list[dict[str, Any]]:
-    """The rows of a batch from row ``first`` on; an error names the one that is not UTF-8."""
-    try:
-        return list(batch.to_pylist())
-    except UnicodeDecodeError as error:
-        if half := batch.num_rows // 2:
-            parts = (batch.slice(0, half), first), (batch.slice(half), first + half)
-            return [row for part, begins in parts for row in _plain_rows(part, place, begins)]
-        byte = error.object[error.start]
-        raise DataError(f"{place} {first}: byte 0x{byte:02x} is not UTF-8") from None
 
 
 @contextmanager

@@ -27,13 +27,13 @@ from bertc.ir.network.table import AdaptiveTable
 from bertc.ir.program import MAIN, Resolved, model_weights
 from bertc.ir.terms.heads import Classifier
 from bertc.model import EncoderInputs, Model, build
-from bertc.use.graph import LAST_STATE, POOLED_STATE, Graph, token_terms
+from bertc.use.graph import LAST_STATE, POOLED_STATE, Graph, language_scores, token_terms
 from bertc.use.source import checking
 from bertc.use.source.body import ATTENTION_CALL, ForwardBody
 from bertc.use.source.classes import PARAMETERS, Classes, scopes_in, with_defaults
 from bertc.use.source.expressions import code_lines, constants_of, declare_constants, method
 from bertc.use.source.file import docstring, forms, functions_of, own_source
-from bertc.use.source.outputs import encoder_outputs, language_scores, record
+from bertc.use.source.outputs import encoder_outputs, record
 from bertc.use.source.recording import CallScope, Recorder
 
 

@@ -14,10 +14,9 @@ from bertc.ir.network.body_node import Wanted
 from bertc.ir.program import MAIN, Resolved
 from bertc.ir.terms.heads import Classifier, ConditionedSpanHead
 from bertc.ir.terms.node import TermNode
-from bertc.learn.objectives import token_logits
 from bertc.model import EncoderInputs, Model, Outputs, build, gather_positions
 from bertc.model.heads import AdaptiveTokenHead, Detector, TokenHead
-from bertc.use.graph import scores
+from bertc.use.graph import language_scores, scores
 from bertc.use.source.classes import PARAMETERS
 from bertc.use.source.recording import CallScope, Recorder, recording
 from bertc.use.source.simplify import simplify
@@ -87,15 +86,6 @@ def _scores(
     return cast(Tensor, head(results["pooled"])) if labels else None
 
 
-def language_scores(model: Model, head: str, states_bsh: Tensor, network: str = MAIN) -> Tensor:
-    """Scores (b, s, v) of every token by a head; log p for an adaptive one."""
-    module, body = model.heads[head], model.network(network)
-    if isinstance(module, TokenHead):
-        return token_logits(states_bsh, module, body)
-    b, s, h = states_bsh.shape
-    return token_logits(states_bsh.reshape(b * s, h), module, body).reshape(b, s, -1)
-
-
 ForwardPass = Callable[[Model, EncoderInputs, Recorder], dict[str, Tensor]]
 """A forward pass of a model, as results by name."""
 
@@ -107,7 +97,10 @@ def record(resolved: Resolved, forward: ForwardPass) -> tuple[CallScope, Model]:
     node = model.encoder.node
     decodes = any(network.body.head.decoder for network in resolved.learned)
     keys = patch.object(EncoderInputs, "keys", keys_of) if decodes else nullcontext()
-    with keys, recording(model, _sizes(resolved, model)) as recorder:
+    # Sizes of a batch that nothing else in a program has.
+    numbers = {int(number) for number in re.findall(r"\d+", resolved.model_dump_json())}
+    numbers.update(size for weight in model.parameters() for size in weight.shape)
+    with keys, recording(model, BatchSizes(numbers, node.room or 64)) as recorder:
         shape = recorder.sizes.rows, recorder.sizes.tokens
         passed_in = {name: torch.zeros(shape, dtype=torch.long) for name in PARAMETERS}
         for name, tensor in passed_in.items():
@@ -123,10 +116,3 @@ def record(resolved: Resolved, forward: ForwardPass) -> tuple[CallScope, Model]:
     recorder.scope.outputs = [recorder.value(tensor) for tensor in results.values()]
     simplify(recorder.scope, {path: module for module, path in recorder.paths.items()})
     return recorder.scope, model
-
-
-def _sizes(resolved: Resolved, model: Model) -> BatchSizes:
-    """BatchSizes of a batch that nothing else in a program has."""
-    numbers = {int(number) for number in re.findall(r"\d+", resolved.model_dump_json())}
-    numbers.update(size for weight in model.parameters() for size in weight.shape)
-    return BatchSizes(numbers, model.encoder.node.room or 64)

@@ -147,8 +147,7 @@ def test_the_other_side_has_nothing_of_our_settings(monkeypatch):
     seen: list[tuple[int, int]] = []
 
     def step() -> float:
-        known = len(SUMS.keys() & os.environ.keys())
-        seen.append((known, torch.get_deterministic_debug_mode()))
+        seen.append((len(SUMS.keys() & os.environ.keys()), torch.get_deterministic_debug_mode()))
         return 0.0
 
     @contextmanager

@@ -1,6 +1,7 @@
 """``bertc forecast``: a law has the numbers that made its losses, and a ladder goes on."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from itertools import product
 from math import inf
@@ -68,7 +69,7 @@ def planned(spec, seconds=None):
 
 
 def test_rungs_are_narrower_and_shorter_and_learn_at_rates_that_transfer():
-    rungs = planned("extends quickstart hidden=256 optimizer=adamw(1e-3, warmup=115)", 400)
+    rungs = planned("extends quickstart hidden=256 optimizer=adamw(1e-3, warmup=115)", 200)
     assert {rung.resolved.encoder.hidden for rung in rungs} == {64, 128, 192}
     narrow = next(rung.resolved for rung in rungs if rung.resolved.encoder.hidden == 64)
     (stage,) = narrow.stages
@@ -76,8 +77,12 @@ def test_rungs_are_narrower_and_shorter_and_learn_at_rates_that_transfer():
     assert stage.warmup_steps == pytest.approx(stage.steps / 10, abs=1)
     assert narrow.encoder.initializer.std == pytest.approx(0.12)
     assert {w.ffn for w in narrow.encoder.layers} == {176}
-    assert sum(rung.seconds for rung in rungs) == pytest.approx(400, rel=0.01)
-    assert len({rung.name for rung in rungs}) == 9
+    assert sum(rung.seconds for rung in rungs) == pytest.approx(200, rel=0.01)
+    assert Counter(rung.name.partition("-")[0] for rung in rungs) == {
+        "w64": 3,
+        "w128": 2,
+        "w192": 1,
+    }
 
 
 def test_stages_stay_in_proportion():
@@ -111,7 +116,7 @@ def test_a_spec_without_a_ladder_is_refused(spec, seconds, message):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """The folder of a ladder of nine runs of 4 to 16 steps, and what it said."""
+    """The folder of a ladder of six runs of 4 to 16 steps, and what it said."""
     folder = tmp_path_factory.mktemp("ladder")
     words = "hens ducks geese cackle quack hiss the old red barn pond".split()  # noqa: SIM905
     text = (" ".join(words[(n * k) % 11] for k in range(1, 9)) for n in range(400))
@@ -128,10 +133,10 @@ def made(tmp_path_factory):
 def test_a_ladder_goes_on_and_a_rung_that_fails_is_left_out(made, monkeypatch):
     folder, said = made
     assert [line for line in said if line.startswith("rung")] == [
-        f"rung {n} of 9: {rung.name}" for n, rung in enumerate(planned(SPEC), 1)
+        f"rung {n} of 6: {rung.name}" for n, rung in enumerate(planned(SPEC), 1)
     ]
     before = read_law(folder / "l" / "law.json")
-    assert len(before.rungs) == 9
+    assert len(before.rungs) == 6
     trained, train = list[str](), bertc.train
 
     def fails(resolved, path, **more):
@@ -144,7 +149,7 @@ def test_a_ladder_goes_on_and_a_rung_that_fails_is_left_out(made, monkeypatch):
     monkeypatch.setattr(forecasting, "LEARNED", 0.5)
     with pytest.raises(UsageError, match="0 rungs of"):
         forecast(SPEC, (), None, folder / "l", None, "cpu", None, said.append)
-    assert sum("is still near that of token frequencies" in line for line in said) == 9
+    assert sum("is still near that of token frequencies" in line for line in said) == 6
     monkeypatch.setattr(forecasting, "LEARNED", 9.0)
     again, _ = forecast(SPEC, (), None, folder / "l", None, "cpu", None, said.append)
     assert not trained
@@ -154,8 +159,8 @@ def test_a_ladder_goes_on_and_a_rung_that_fails_is_left_out(made, monkeypatch):
     (folder / "l" / "w16-s4" / "digests.json").unlink()
     fewer, _ = forecast(SPEC, (), None, folder / "l", None, "cpu", None, said.append)
     assert trained == ["w16-s4"]
-    assert len(fewer.rungs) == 8
-    assert said[-9:].count("rung w16-s4 failed and is left out: torn") == 1
+    assert len(fewer.rungs) == 5
+    assert said[-6:].count("rung w16-s4 failed and is left out: torn") == 1
 
 
 def test_the_run_has_the_forecast_before_its_first_step(made):

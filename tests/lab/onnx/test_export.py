@@ -55,10 +55,6 @@ def rows(batch: int, length: int) -> dict[str, torch.Tensor]:
     return {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments}
 
 
-def answers(session: GraphSession, given: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:
-    return session({name: tensor.numpy() for name, tensor in given.items()})
-
-
 def same(found: np.ndarray, expected: torch.Tensor) -> None:
     np.testing.assert_allclose(found, expected.detach().numpy(), rtol=1e-4, atol=1e-4)
 
@@ -66,12 +62,11 @@ def same(found: np.ndarray, expected: torch.Tensor) -> None:
 @torch.no_grad()
 def test_states_and_heads_are_those_of_the_module():
     model = model_of(f"{NETWORK} {LAYERS_APART} objective=mlm+sop format=segment-pair")
-    graph = graph_of(model)
-    session = GraphSession(to_onnx(graph))
+    session = GraphSession(to_onnx(graph_of(model)))
     assert session.outputs == ("last_hidden_state", "pooled", "mlm")
     for batch, length in ((1, 2), (3, 7), (2, 24)):
         given = rows(batch, length)
-        found = answers(session, given)
+        found = session({name: tensor.numpy() for name, tensor in given.items()})
         states = model.encode(given["input_ids"], given["token_type_ids"], given["attention_mask"])
         same(found["last_hidden_state"], states)
         same(found["pooled"], model.pool(states))
@@ -163,7 +158,8 @@ def scores_are_those_of_torch(run: Path, file: Path, monkeypatch: pytest.MonkeyP
         reading, (expected, loss) = micro_batch.reading, real(model, stage, task, micro_batch)
         mask, segments = reading.attention_mask.long(), reading.segment_ids
         given = {"input_ids": reading.token_ids, "attention_mask": mask, "token_type_ids": segments}
-        found = torch.from_numpy(answers(session, given)[task.title])
+        answers = session({name: tensor.numpy() for name, tensor in given.items()})
+        found = torch.from_numpy(answers[task.title])
         scores = expected
         if isinstance(task.answer, Tags):
             found = gather_positions(found, micro_batch.terms[task.title].positions)

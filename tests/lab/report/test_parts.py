@@ -164,7 +164,7 @@ def trained(folder: Path, spec: str, loss: float = 5.0) -> Path:
         "schema": 1, "resolved": "", "data": "", "init": "", "threads": 1,
         "plan": json.loads(json.dumps(vars(plan))), "machine": {"name": "x"}, "versions": {},
     }  # fmt: skip
-    Lock.of(content, run.lock).write(run.lock)
+    Lock.model_validate_json(json.dumps(content)).write(run.lock)
     lines = []
     for stage in resolved.stages:
         for step in range(stage.first_step + 1, stage.first_step + stage.steps + 1):
@@ -221,8 +221,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             written[name].write_text(report_page([run]))
             assert written[name].read_text() == report_page([run]), "the same of the same runs"
         written["attention"] = folder / "attention.html"
-        page = attention_page(folder / "trained", "<b> owl hay", "")
-        written["attention"].write_text(page)
+        written["attention"].write_text(attention_page(folder / "trained", "<b> owl hay", ""))
     return written
 
 

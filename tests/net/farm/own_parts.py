@@ -1,5 +1,7 @@
 """Parts as a user writes them: ideas that bertc lacks, and some that it has."""
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -232,9 +234,59 @@ class WrongUnit:
     def forward(self, tokens):
         self.calls += 1
         return {
-            "counts": tokens * 0 + self.calls, "floats": tokens.float(), "short": tokens[:, 1:],
-            "mixes": tokens - tokens.flip(0), "draws": torch.randint_like(tokens, 9),
+            "counts": tokens * 0 + self.calls, "floats": tokens.float(),
+            "mixes": tokens - tokens.flip(0),
         }[self.how]  # fmt: skip
+
+
+class Lion:
+    def __init__(self, near: float = 0.9, far: float = 0.99):
+        self.near, self.far = near, far
+
+    def update(self, gradient, mean):
+        change = mean.lerp(gradient, 1 - self.near).sign()
+        mean.lerp_(gradient, 1 - self.far)
+        return change
+
+
+class Adam:
+    def __init__(self, eps: float = 1e-6, trust: bool = False):
+        self.eps, self.trust = eps, trust
+
+    def update(self, gradient, weight, first, second):
+        first.lerp_(gradient, 0.1)
+        second.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+        change = first / (second.sqrt() + self.eps)
+        return change * weight.norm() / (change.norm() + 1e-9) if self.trust else change
+
+
+class Cosine:
+    def __init__(self, end: float = 0.0, cycles: int = 1):
+        self.end, self.angle = end, (2 * cycles - 1) * math.pi
+
+    def rate(self, progress):
+        return self.end + (1 - self.end) * (1 + math.cos(self.angle * progress)) / 2
+
+
+class Faulty:
+    def __init__(self, how: str):
+        self.how, self.calls = how, 0
+
+    def update(self, gradient, weight, step, mean):
+        self.calls += 1
+        _ = 1 / max(0, 5 - step)
+        if self.how != "still":
+            mean.add_(gradient)
+        made = {
+            "calls": gradient * self.calls, "random": torch.rand_like(gradient),
+            "zero": gradient / gradient, "narrow": gradient.sum(0), "double": gradient.double(),
+            "gradient": gradient.neg_() if self.how == "gradient" else 0,
+            "weight": weight.sub_(gradient) if self.how == "weight" else 0,
+        }  # fmt: skip
+        return made.get(self.how, gradient)
+
+    def rate(self, progress):
+        return {"below": -progress, "calls": self.calls}.get(self.how, math.nan)
 
 
 nsp = Detected
@@ -298,3 +350,14 @@ class Late(nn.Module):
     def forward(self, x):
         assert x.shape[1] != 24, "24 tokens"
         return x
+
+
+class Never:
+    def forward(self, tokens):
+        return tokens * 0 - 1
+
+
+class Picked(nn.Module):
+    def forward(self, x):
+        some = x[..., 0] > 0
+        return x.masked_scatter(some[..., None], x[some])

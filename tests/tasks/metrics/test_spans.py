@@ -126,8 +126,7 @@ def test_conditioned_is_the_best_of_all_in_the_beam(seed: int) -> None:
     beam, ends = int(rng.integers(1, 6)), int(rng.integers(1, 6))
 
     def drawn(*rows: int, of: int) -> NDArray[np.int64]:
-        keys = rng.random((*rows, size))
-        return keys.argsort(axis=-1)[..., :of]
+        return rng.random((*rows, size)).argsort(axis=-1)[..., :of]
 
     start_at = drawn(len(windows), of=beam)
     end_at = drawn(len(windows), beam, of=ends)
@@ -167,8 +166,7 @@ def plain(
 
 def test_the_text_is_the_passages_own() -> None:
     passage = "In 1999 (née  Smith’s) paid."
-    offsets = [(-1, -1), (8, 12), (12, 22), (22, 28)]
-    found = plain(passage, offsets, [[0, 2, 1, 0], [0, 1, 2, 0]])
+    found = plain(passage, [(-1, -1), (8, 12), (12, 22), (22, 28)], [[0, 2, 1, 0], [0, 1, 2, 0]])
     assert found.text == "(née  Smith’s)"
     # Some tokenisers count the space before a word in.
     assert plain(passage, [(-1, -1), (2, 7)], [[0, 1], [0, 1]]).text == "1999"

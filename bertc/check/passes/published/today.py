@@ -3,7 +3,8 @@
 from typing import Literal, Required, TypedDict
 
 from bertc.ir.learning import Choose, Glue, Race, Read, Squad, Tag, Tagging, Task
-from bertc.ir.learning.optimizer import Adam, Polynomial
+from bertc.ir.learning.optimizer import Adam
+from bertc.ir.learning.schedule import Polynomial
 from bertc.ir.network.head import PoolerKind
 
 

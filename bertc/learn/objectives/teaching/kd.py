@@ -28,6 +28,8 @@ class Compared(NamedTuple):
 class KdLogitsTensors(term.TermTensors[KdLogits, Compared, TokenHead]):
     """Logits over the vocabulary beside those of the teachers."""
 
+    sums_up = True
+
     def targets(self, rows: term.TextRows) -> tuple[EncoderInputs, Compared]:
         return rows.reading, compared_tokens(rows, self.node.compares)
 
@@ -44,16 +46,12 @@ class KdLogitsTensors(term.TermTensors[KdLogits, Compared, TokenHead]):
         summed = soft_target_loss(mine, taught, shares, weights_n, how)
         return term.Predicted(summed[None], torch.zeros_like(summed)[None])
 
-    def loss(self, predicted: term.Predicted, targets: Compared) -> term.TermLoss:
-        """The sum as it is: nothing is right or wrong."""
-        return sum_loss(predicted, targets.weights)
-
     def explain(self, targets: Any, view: term.RowView) -> list[tuple[str, str]]:
         compared = int(targets.weights[view.row].sum())
         return [(self.node.kind, f"scores of {compared} tokens held against the teacher's")]
 
 
-class KdAnswersTensors(term.ExampleTensors[KdLogits, TaskTargets, nn.Module]):
+class KdAnswersTensors(term.TermTensors[KdLogits, TaskTargets, nn.Module]):
     """Logits of labels, a number, choices, tags or spans, off the states that the task reads."""
 
     def positions(self, targets: TaskTargets, batch: MicroBatch) -> tuple[Tensor, ...] | None:
@@ -105,12 +103,6 @@ class KdAnswersTensors(term.ExampleTensors[KdLogits, TaskTargets, nn.Module]):
         if self.node.choices:
             return scores.masked_fill(targets.weights.view_as(scores) == 0, ABSENT)
         return scores
-
-
-def sum_loss(predicted: term.Predicted, weights: Tensor) -> term.TermLoss:
-    """The loss of a term that sums up by itself, over the tokens that count."""
-    (summed,), (hits,) = predicted.losses, predicted.hits
-    return term.TermLoss(summed, weights.sum(), hits)
 
 
 def comparison(node: KdLogits, labels: int) -> Comparison:

@@ -16,7 +16,7 @@ from bertc.ir.terms.kd_layers import KdAttention, KdCls, KdRelated, KdStates, Re
 from bertc.learn.objectives import term
 from bertc.learn.objectives.softmax.kd import Factors, Relation, relation_loss
 from bertc.learn.objectives.targets import MicroBatch, TaskTargets
-from bertc.learn.objectives.teaching.kd import Compared, compared_tokens, sum_loss
+from bertc.learn.objectives.teaching.kd import Compared, compared_tokens
 from bertc.model import EncoderInputs, Outputs, Projected, WidthMaps, gather_positions
 from bertc.model.attention.masks import mask_of, select_rows
 
@@ -98,6 +98,8 @@ class KdStatesTensors(OfLayersTensors[KdStates]):
 class KdRelatedTensors(OfLayersTensors[KdRelated]):
     """Rows of scaled products between the tokens of a layer, each beside one of the teacher's."""
 
+    sums_up = True
+
     def taken(self, outputs: Outputs, *, learned: bool) -> tuple[Tensor, ...]:
         """Queries, keys and values of its layers, one after the other."""
         by_layer = outputs.projections or {}
@@ -126,10 +128,6 @@ class KdRelatedTensors(OfLayersTensors[KdRelated]):
                 here, beside = (_factors(which, projected, positions_bk) for projected in both)
                 summed = summed + relation_loss(here, beside, allowed, tokens.weights, how)
         return summed
-
-    def loss(self, predicted: term.Predicted, targets: Any) -> term.TermLoss:
-        """The sum as it is: nothing is right or wrong."""
-        return sum_loss(predicted, self.weights(targets))
 
 
 def _at(states_bsh: Float[Tensor, "b s h"], positions_bk: Int[Tensor, "b k"] | None) -> Tensor:

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from bertc.ir.terms.clm import Clm
-from bertc.learn.objectives.targets import MicroBatch, NextTokenTargets
+from bertc.learn.objectives.targets import NextTokenTargets
 from bertc.learn.objectives.term import RowView, TextRows, TokenTensors
 from bertc.model import EncoderInputs
 
@@ -27,9 +27,6 @@ class ClmTensors(TokenTensors[Clm, NextTokenTargets, nn.Module]):
         if sequence_ids_bs is not None:
             told_bs = told_bs & F.pad(sequence_ids_bs.diff(dim=1) == 0, (0, 1), value=True)
         return rows.reading, NextTokenTargets(targets_bs, told_bs.float())
-
-    def positions(self, targets: NextTokenTargets, batch: MicroBatch) -> None:
-        """None: all positions."""
 
     def explain(self, targets: NextTokenTargets, view: RowView) -> list[tuple[str, str]]:
         count = int(targets.weights[view.row].sum())

@@ -15,7 +15,7 @@ from bertc.ir.learning import Embed, TokenVectors
 from bertc.ir.terms.pairs import PairTerm
 from bertc.learn.objectives.softmax import similarities
 from bertc.learn.objectives.targets import MicroBatch, PairTargets, TaskTargets
-from bertc.learn.objectives.term import ExampleTensors, HeadInput, Predicted, TermTensors, TextRows
+from bertc.learn.objectives.term import HeadInput, Predicted, TermTensors, TextRows
 from bertc.model import BodyModule, EncoderInputs, Linear, WidthMaps, dropout
 
 
@@ -40,7 +40,7 @@ class PairTensors(TermTensors[PairTerm, PairTargets, Linear]):
         return [(self.node.kind, f"{label}, {self.node.answers[label]}")]
 
 
-class EmbedTensors(ExampleTensors[Embed, TaskTargets, WidthMaps]):
+class EmbedTensors(TermTensors[Embed, TaskTargets, WidthMaps]):
     """Texts whose vectors are compared with each other; all rows of a batch belong to it."""
 
     def positions(self, targets: TaskTargets, batch: MicroBatch) -> tuple[Tensor, ...] | None:
