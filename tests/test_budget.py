@@ -21,12 +21,12 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 62_300,
+    "core": 62_250,
     "lab": 9_600,
     "tests": 39_560,
     "words of docs": 32_560,
     "lines of README": 120,
-    "lines a kind": 396,
+    "lines a kind": 390,
     "floors": 10,
     "vague names": 30,
 }
