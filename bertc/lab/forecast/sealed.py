@@ -123,6 +123,8 @@ class Forecast:
             f"{law.of_tokens:.3g} / D^{law.tokens_power:.3g}, N parameters {counted} tables, "
             "D tokens",
             f"A law of the others misses the {TESTED} largest rungs by {self.tested:.1%} or less.",
+            *["Without a floor it expects too little far from its rungs: a longer ladder (--time)."]
+            * (not law.floor),
         )
         head = ("rung", "parameters", "tokens", "FLOPs", "loss", "by the law")
         return str(Table(head, rows, notes=notes))

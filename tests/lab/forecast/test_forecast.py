@@ -181,7 +181,11 @@ def law_file(folder, spec=SPEC):
     """A law of the true numbers, for a spec."""
     (resolved,) = points(spec)
     path = folder / "law.json"
-    path.write_text(Forecast.of(resolved, rungs_of(TRUE)).as_json())
+    made = Forecast.of(resolved, rungs_of(TRUE))
+    for floor in (0.0, 1.5):
+        table = replace(made, law=replace(TRUE, floor=floor)).as_table()
+        assert ("Without a floor" in table) == (floor == 0)
+    path.write_text(made.as_json())
     return path
 
 
