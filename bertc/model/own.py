@@ -26,6 +26,19 @@ def construct(part: Own, sizes: Mapping[Any, int], seed: int = 0) -> nn.Module:
     return made
 
 
+def refuse_weights(module: nn.Module) -> None:
+    """Refuse buffers, weights without a gradient, and modules in a plain list."""
+    for name, _ in module.named_buffers():
+        raise RefusedError(f"it has the buffer {name}: make that in forward, on the device of x")
+    for name, weight in module.named_parameters():
+        if not weight.numel() or weight.grad is None:
+            raise RefusedError(f"its weight {name} gets no gradient, or is empty")
+    for name, values in ((n, v) for m in module.modules() for n, v in vars(m).items()):
+        held = values if isinstance(values, list | tuple) else ()
+        if name != "written" and any(isinstance(one, nn.Module | Tensor) for one in held):
+            raise RefusedError(f"what {name} has is not learned: make it an nn.ModuleList")
+
+
 def construct_from(table: Mapping[str, Weight], name: str, part: Own) -> nn.Module:
     """The user's module for the weights that a table has below a name, which know its sizes."""
     init = next((weight.init for n, weight in table.items() if n.startswith(f"{name}.")), None)

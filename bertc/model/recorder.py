@@ -23,7 +23,7 @@ from bertc.base import own_code
 from bertc.base.own_code import RefusedError, load_class
 from bertc.ir.own import Own, OwnPlace, Read, Recording, Size, Work
 from bertc.model import own_rules
-from bertc.model.own import construct, try_unit
+from bertc.model.own import construct, refuse_weights, try_unit
 
 _POINTS = ((4, 32), (8, 32), (4, 64))
 """Rows and tokens of a recording; the others say how a number grows with either."""
@@ -191,15 +191,13 @@ def try_out(part: Own, place: OwnPlace, sizes: _Sizes) -> dict[str, bool]:
     if not isinstance(y, Tensor) or y.shape != shape:
         made = tuple(y.shape) if isinstance(y, Tensor) else f"a {type(y).__name__}"
         raise RefusedError(f"it makes {made} of states {tuple(x.shape)}, not {shape}")
+    if y.dtype != x.dtype:
+        raise RefusedError(f"it makes {y.dtype} of {x.dtype}")
     if y.requires_grad:
         torch.autograd.backward(y.sum())
     if x.grad is None or not y.isfinite().all():
         raise RefusedError("no gradient reaches the states, or what it makes is not finite")
-    for name, _ in module.named_buffers():
-        raise RefusedError(f"it has the buffer {name}: make that in forward, on the device of x")
-    for name, weight in module.named_parameters():
-        if not weight.numel() or (weight.requires_grad and weight.grad is None):
-            raise RefusedError(f"its weight {name} gets no gradient, or is empty")
+    refuse_weights(module)
     torch.manual_seed(0)
     if not torch.equal(y, call()):
         raise RefusedError("called twice in training, it differs: it keeps a state")
@@ -207,6 +205,8 @@ def try_out(part: Own, place: OwnPlace, sizes: _Sizes) -> dict[str, bool]:
     with torch.no_grad():
         if not torch.equal(y := call(), call()):
             raise RefusedError("called twice in evaluation, it differs")
+        if not torch.equal(y, _call(construct(part, sizes).eval(), part, inputs)):
+            raise RefusedError("made twice, it differs: only torch's random numbers have a seed")
         first = _call(module, part, {name: one[:1] for name, one in inputs.items()})
         if not torch.allclose(first, y[:1], atol=_TOLERANCE):
             raise RefusedError("it reads other rows of the batch")

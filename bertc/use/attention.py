@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from bertc.base.diagnostics import UsageError
 from bertc.model import EncoderInputs, Model, Outputs, Projected
 from bertc.model.attention.attend import split_heads
 from bertc.model.encoder import Encoder
@@ -32,10 +33,10 @@ def see_maps(model: Model, reading: EncoderInputs) -> tuple[Outputs, list[Tensor
     body, maps = model.encoder, list[Tensor]()
     assert isinstance(body, Encoder), "asked for of transformers alone"
     rows = reading._replace(output_positions=None, decoded_positions=None, starts=None)
-    parts = body.attention.values()
-
+    parts = [part for part in body.attention.values() if isinstance(part, ProjectedAttention)]
+    if len(parts) < len(body.attention):
+        raise UsageError("a layer has attention of your own, whose shares are not known")
     for part in parts:
-        assert isinstance(part, ProjectedAttention), "every kind projects queries, keys and values"
         vars(part)["mix"] = partial(_look, part, maps)
     try:
         with torch.compiler.set_stance("force_eager"):

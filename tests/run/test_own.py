@@ -287,6 +287,11 @@ REFUSED = {
             "mixes": "it reads other rows of the batch",
         }.items()
     },
+    "ffn=own('own_parts.py:Careless', how='list')": "what maps has is not learned",
+    "ffn=own('own_parts.py:Careless', how='drawn')": "made twice, it differs",
+    "ffn=own('own_parts.py:Careless', how='frozen')": "its weight map.bias gets no gradient",
+    "ffn=own('own_parts.py:Careless', how='double')": "it makes torch.float64 of torch.float32",
+    f"share=all attention={own('Convolution', ', full_every=2')}": "share attention two kinds",
     f"attention={own('Blind')}": "it reads tokens that the mask hides",
     f"ffn={own('Tabled')}": "it has the buffer table: make that in forward",
     f"ffn={own('Picked')}": "its shapes or steps depend on values",
@@ -325,7 +330,7 @@ def test_a_part_that_cannot_be_is_refused_with_its_reason(text, tmp_path):
     (found,) = caught.value.diagnostics
     assert REFUSED[text] in found.message.replace(str(tmp_path), "")
     if "Raising" in text:
-        assert found.help == "own_parts.py:156: return x @ x"
+        assert found.help == "own_parts.py:157: return x @ x"
 
 
 def test_code_is_never_run_without_permission(tmp_path, monkeypatch, command, capsys):

@@ -18,6 +18,7 @@ from bertc.check.passes.settings import Checker, layer_values, reads_on
 from bertc.ir.fixes import Rule
 from bertc.ir.learning import Term
 from bertc.ir.network.generator import GeneratorNetwork
+from bertc.ir.network.sharing import owners_of
 from bertc.ir.own import Own, OwnClass, Size
 from bertc.ir.program import Complete, CompleteSettings, CompleteStage
 from bertc.ir.terms.masking import Masks
@@ -156,7 +157,7 @@ def _recorded(part: OwnClass, name: str, sizes: tuple[_Sizes, ...]) -> dict[str,
     request = {"own": stated, "place": name, "sizes": [*map(dict, dict.fromkeys(sizes))]}
     result = run_recorder(request)
     if "refused" in result:
-        help = "\n".join(result.get("lines", ())) or "docs/own.md has what it gets"
+        help = "; ".join(result.get("lines", ())) or "docs/own.md has what it gets"
         raise UsageError(f"{part.code}: {result['refused']}", help=help)
     kind: Any = type(part)
     return {fact: getattr(kind(code=part.code, **result), fact) for fact in result}
@@ -191,6 +192,13 @@ def _is_own(stage: CompleteStage, name: str) -> bool:
     return isinstance(getattr(stage, name, None), Own)
 
 
+def _mixes(stage: CompleteStage) -> bool:
+    """True if layers that share attention have full attention and a class of the user."""
+    every, own = getattr(stage.attention, "full_every", 0), _is_own(stage, "attention")
+    owners = enumerate(owners_of(stage.share, stage.layers)[0] if own and every else ())
+    return any((layer % every == 0) != (owner % every == 0) for layer, owner in owners)
+
+
 _CUT = {"neurons": ("ffn", "activation"), "heads": ("attention",)}
 OF_OWN_PARTS: tuple[Rule[CompleteStage], ...] = (
     Rule("E390", "pack", lambda s: s.pack and not all(part.packs for part in _parts(s)),
@@ -202,6 +210,8 @@ OF_OWN_PARTS: tuple[Rule[CompleteStage], ...] = (
          lambda s: _is_own(s, "attention") and (s.memory or s.head.decoder or any(
              term.objective.order == "permuted" for term in s.objective)),
          "memory, a mask decoder and plm have other queries than keys", help="attention=full"),
+    Rule("E390", "share", _mixes, "full_every gives layers that share attention two kinds of it",
+         help="share=none"),
     Rule("E390", "norm",
          lambda s: (_is_own(s, "attention") and s.norm.within("attention"))
          or (_is_own(s, "ffn") and s.norm.within("ffn")),

@@ -1,6 +1,7 @@
 """Parts as a user writes them: ideas that bertc lacks, and some that it has."""
 
 import math
+import random
 
 import torch
 import torch.nn.functional as F
@@ -344,6 +345,19 @@ class Mixer(nn.Module):
         for near in self.maps:
             x = x + near((x * real[..., None]).transpose(1, 2)).transpose(1, 2).relu()
         return x
+
+
+class Careless(nn.Module):
+    def __init__(self, hidden: int, how: str):
+        super().__init__()
+        self.map, self.how = nn.Linear(hidden, hidden), how
+        self.maps = [nn.Linear(hidden, hidden)] * (how == "list")
+        self.scale = random.random() if how == "drawn" else 1.0
+        self.map.bias.requires_grad = how != "frozen"
+
+    def forward(self, x):
+        made = self.map(x) * self.scale
+        return made.double() if self.how == "double" else made
 
 
 class Late(nn.Module):
