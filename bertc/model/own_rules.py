@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from bertc.base.own_code import RefusedError, make
+from bertc.ir.learning.optimizer import OwnRule
 from bertc.ir.learning.schedule import OwnSchedule
 from bertc.ir.own import OwnClass
 
@@ -20,9 +21,11 @@ _DIFFERS = "called twice alike, it differs: it keeps a state, or is random"
 def try_schedule(part: OwnClass) -> dict[str, Any]:
     """Nothing is looked up; refuses what docs/own.md rules out."""
     schedule = OwnSchedule(**part.model_dump(include={"code", "arguments", "source"}))
-    places = [n / _PLACES for n in range(_PLACES + 1)]
+    rate, places = make(part).rate, [n / _PLACES for n in range(_PLACES + 1)]
+    if [*inspect.signature(rate).parameters] != ["progress"]:
+        raise RefusedError("rate gets the progress alone: def rate(self, progress)")
     factors = {place: schedule.factor(place) for place in places}
-    if factors != {place: schedule.factor(place) for place in places[::-1]}:
+    if factors != {place: float(rate(place)) for place in places[::-1]}:
         raise RefusedError(_DIFFERS)
     return {}
 
@@ -30,6 +33,8 @@ def try_schedule(part: OwnClass) -> dict[str, Any]:
 def try_rule(part: OwnClass) -> tuple[str, ...]:
     """The names of its moments; refuses as above."""
     rule = make(part)
+    if taken := {*inspect.signature(type(rule)).parameters} & {*OwnRule.model_fields}:
+        raise RefusedError(f"its {min(taken)} is one of own(...): choose another name")
     state = tuple(n for n in inspect.signature(rule.update).parameters if n not in _RESERVED)
     for shape in _SHAPES:
         results, other, again = (_run(tried, state, shape) for tried in (rule, make(part), rule))

@@ -179,10 +179,7 @@ def _update_steps(part: Own, rows: int, columns: int) -> list[_Step]:
 
 
 def try_out(part: Own, place: OwnPlace, sizes: _Sizes) -> dict[str, bool]:
-    """Call a class; whether the mask may part documents, and hide later tokens, from it.
-
-    Refuses what docs/own.md rules out.
-    """
+    """Try a class, or refuse it; whether the mask hides documents and later tokens from it."""
     module, inputs = construct(part, sizes), _inputs(part, place, sizes, _ROWS, _TOKENS)
     x, call = inputs["x"].requires_grad_(), partial(_call, module, part, inputs)
     shape = tuple(x.shape[:1] if place == "objective" else x.shape)
@@ -191,6 +188,9 @@ def try_out(part: Own, place: OwnPlace, sizes: _Sizes) -> dict[str, bool]:
     if not isinstance(y, Tensor) or y.shape != shape:
         made = tuple(y.shape) if isinstance(y, Tensor) else f"a {type(y).__name__}"
         raise RefusedError(f"it makes {made} of states {tuple(x.shape)}, not {shape}")
+    unread = _inputs(part, place, sizes, _ROWS, _TOKENS)
+    if not all(map(torch.equal, inputs.values(), unread.values())):
+        raise RefusedError("it changes what it reads: copy that first")
     if y.dtype != x.dtype:
         raise RefusedError(f"it makes {y.dtype} of {x.dtype}")
     if y.requires_grad:

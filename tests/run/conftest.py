@@ -179,13 +179,9 @@ def first_weights(go: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any
 def final_tensors(run: Path) -> dict[str, torch.Tensor]:
     """Weights, moments and averages of the newest checkpoint of a run."""
     step = max((run / "checkpoints").glob("step-*"))
-    average = step / "average.safetensors"
-    means = load_file(average) if average.exists() else {}
-    return {
-        **load_file(step / "weights.safetensors"),
-        **load_file(step / "optimizer.safetensors"),
-        **{f"average.{name}": mean for name, mean in means.items()},
-    }
+    files = (step / f"{kind}.safetensors" for kind in ("weights", "optimizer", "average"))
+    tensors = ((f.name, n, t) for f in files if f.exists() for n, t in load_file(f).items())
+    return {f"average.{n}" if file[0] == "a" else n: tensor for file, n, tensor in tensors}
 
 
 def same_run(one: Path, other: Path) -> None:

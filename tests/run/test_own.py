@@ -121,14 +121,10 @@ MIXED = (
     f"ffn={own('Experts')} attention={own('Convolution', ', full_every=2')} "
     f"norm=pre(function={own('Tanh')}) residual={own('Gated')}"
 )
-
-
 UNIT = f"mlm(unit={own('Pairs')}, masking=static(2))"
 OTHERS = f"activation={own('Sloped')} positions={own('Sloped')} share=attention"
 BODY = f"body={own('Mixer', ', hidden=32')}"
 TERM = f"objective={UNIT}+0.1*rtd(over=masked)+0.5*{own('Detected')} generator=0.5"
-
-
 WAVES = own("Cosine", ", cycles=2")
 RULE = f"optimizer={own('Lion', f', lr=1e-3, warmup=2, schedule={WAVES}')}"
 TRUST = RULE.replace("Lion'", "Adam', trust=true")
@@ -136,7 +132,7 @@ GROWN = "stage 'a' { layers=1 steps=4 } stage 'b' { layers=2 steps=8 } "
 RESUMED = [
     MIXED, f"share=ffn ffn={own('Numbered')}", TERM, OTHERS, BODY,
     f"{RULE} objective=rtd+mlm generator=0.5 average=ema(2)",
-    f"{GROWN} grow=stack(moments=carry) {TRUST}",
+    f"{GROWN} grow=stack(moments=carry) {TRUST}", f"optimizer={own('Sign', ', lr=1e-3')}",
     f"stage 'a' {{ steps=4 }} stage 'b' {{ steps=8 {RULE} }}",
 ]  # fmt: skip
 
@@ -289,6 +285,9 @@ REFUSED = {
     },
     "ffn=own('own_parts.py:Careless', how='list')": "what maps has is not learned",
     "ffn=own('own_parts.py:Careless', how='drawn')": "made twice, it differs",
+    "ffn=own('own_parts.py:Careless', how='inplace')": "it changes what it reads",
+    f"optimizer={own('Named')}": "its decay is one of own(...)",
+    f"optimizer=adamw(schedule={own('Sign')})": "rate gets the progress alone",
     "ffn=own('own_parts.py:Careless', how='frozen')": "its weight map.bias gets no gradient",
     "ffn=own('own_parts.py:Careless', how='double')": "it makes torch.float64 of torch.float32",
     f"share=all attention={own('Convolution', ', full_every=2')}": "share attention two kinds",

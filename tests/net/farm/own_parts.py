@@ -347,6 +347,19 @@ class Mixer(nn.Module):
         return x
 
 
+class Sign:
+    def update(self, gradient):
+        return gradient.sign()
+
+    def rate(self, step):
+        return 1.0
+
+
+class Named(Sign):
+    def __init__(self, decay: float = 0.0):
+        self.decay = decay
+
+
 class Careless(nn.Module):
     def __init__(self, hidden: int, how: str):
         super().__init__()
@@ -356,7 +369,7 @@ class Careless(nn.Module):
         self.map.bias.requires_grad = how != "frozen"
 
     def forward(self, x):
-        made = self.map(x) * self.scale
+        made = self.map(x.data.mul_(2) if self.how == "inplace" else x) * self.scale
         return made.double() if self.how == "double" else made
 
 
