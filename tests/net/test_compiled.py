@@ -22,7 +22,7 @@ UNTRIED = {
     ("corpus", "prepared"),  # tests/text/test_prepared.py
     ("source", "run"), ("source", "none"),  # a teacher's folder; a stage without any says nothing
     ("prune", "none"), ("features", "last"),  # what is usual is left out of the JSON
-    ("residual", "plain"),
+    ("residual", "plain"), ("optimizer", "own"), ("schedule", "own"),  # both: test_own.py
     *((part, "own") for part in ("ffn", "attention", "residual", "objective", "unit")),  # its test
     ("init", "run"), ("init", "layers"), ("init", "embeddings"), ("grow", "generator"),
     ("vocabulary", "tokenizer"),  # begin with older runs

@@ -194,8 +194,8 @@ def _is_own(stage: CompleteStage, name: str) -> bool:
 
 def _mixes(stage: CompleteStage) -> bool:
     """True if layers that share attention have full attention and a class of the user."""
-    every, own = getattr(stage.attention, "full_every", 0), _is_own(stage, "attention")
-    owners = enumerate(owners_of(stage.share, stage.layers)[0] if own and every else ())
+    every = getattr(stage.attention, "full_every", 0)
+    owners = enumerate(owners_of(stage.share, stage.layers)[0] if every else ())
     return any((layer % every == 0) != (owner % every == 0) for layer, owner in owners)
 
 

@@ -142,12 +142,15 @@ def json_at(
     place: FolderAt, name: str, damaged: dict[str, Any] | None = None
 ) -> dict[str, Any] | None:
     """The fields of a file, ``damaged`` if it is that; None if it is not there."""
-    readable = damaged is not None
-    raw = place.read(name, LARGEST_FILE_BYTES, lambda raw: readable or _fields(raw) is not None)
-    if raw is None:
-        return None
-    fields = damaged if (read := _fields(raw)) is None else read
-    if fields is None:
+    fields: dict[str, Any] | None = None
+
+    def is_whole(raw: bytes) -> bool:
+        nonlocal fields
+        fields = damaged if (read := _fields(raw)) is None else read
+        return fields is not None
+
+    raw = place.read(name, LARGEST_FILE_BYTES, is_whole)
+    if place.folder and raw is not None and not is_whole(raw):
         help = f"remove it; bertc prepare with its spec and --to {place.address} writes it again"
         raise DataError(f"{place.address}/{name} is damaged", help)
     return fields
