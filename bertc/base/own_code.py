@@ -57,10 +57,10 @@ def load_class(source: str, code: str) -> Any:
     linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
     sys.modules[module.__name__] = module
     exec(compile(source, file, "exec"), vars(module))
-    if not (made := getattr(module, name, None)):
+    if not (named := getattr(module, name, None)):
         names = re.findall(r"^class (\w+)", source, re.MULTILINE)
         raise NameError(f"{file} has no class {name}, but {', '.join(names)}")
-    return made
+    return named
 
 
 def make(part: Any) -> Any:

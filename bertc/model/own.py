@@ -1,5 +1,6 @@
 """Parts of the user's own as modules: their class from its source, and its place in a network."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, cast
@@ -21,9 +22,9 @@ def construct(part: Own, sizes: Mapping[Any, int], seed: int = 0) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         arguments = {**part.chosen(sizes), **dict(part.arguments)}
-        made: nn.Module = load_class(part.source, part.code)(**arguments)
-    vars(made)["written"] = part, arguments  # for files that have its source
-    return made
+        module: nn.Module = load_class(part.source, part.code)(**arguments)
+    vars(module)["written"] = part, arguments  # for files that have its source
+    return module
 
 
 def refuse_weights(module: nn.Module) -> None:
@@ -33,6 +34,9 @@ def refuse_weights(module: nn.Module) -> None:
     for name, weight in module.named_parameters():
         if not weight.numel() or weight.grad is None:
             raise RefusedError(f"its weight {name} gets no gradient, or is empty")
+    twice = Counter(weight for _, weight in module.named_parameters(remove_duplicate=False))
+    if max(twice.values(), default=1) > 1:
+        raise RefusedError("a weight of it has two names: give the module that has it one")
     for name, values in ((n, v) for m in module.modules() for n, v in vars(m).items()):
         held = values if isinstance(values, list | tuple) else ()
         if name != "written" and any(isinstance(one, nn.Module | Tensor) for one in held):
@@ -51,8 +55,8 @@ def constructed(init: Constructed, seed: int, weight: str) -> Tensor:
     """The first value of a weight, which depends on the seed and the place of its part."""
     sizes = dict(zip(init.part.asks, init.sizes, strict=True))
     with torch.device("cpu"):
-        made = construct(init.part, sizes, key(seed, "init", weight.removesuffix(init.name)))
-    return made.get_parameter(init.name).detach()
+        module = construct(init.part, sizes, key(seed, "init", weight.removesuffix(init.name)))
+    return module.get_parameter(init.name).detach()
 
 
 class OwnModule(nn.Module):
@@ -100,9 +104,9 @@ def try_unit(part: Own, sizes: Mapping[str, int]) -> dict[str, bool]:
     known = {"tokens": ids_bs, "words": ids_bs % 3 > 0, "real": torch.ones(3, 16).tril(9) > 0}
     spellings = str, str, repr  # the last is the same, for a unit that is built anew
     numbers, *again = (number_units(part, known, vocab, spelling) for spelling in spellings)
-    made = getattr(numbers, "dtype", None), tuple(getattr(numbers, "shape", ()))
-    if made not in [(kind, (3, 16)) for kind in (torch.int64, torch.int32)]:
-        raise RefusedError(f"it makes {made[0]} {made[1]}, not integers (3, 16)")
+    dtype, shape = getattr(numbers, "dtype", None), tuple(getattr(numbers, "shape", ()))
+    if dtype not in (torch.int64, torch.int32) or shape != (3, 16):
+        raise RefusedError(f"it makes {dtype} {shape}, not integers (3, 16)")
     if not all(torch.equal(x, numbers) for x in again):
         raise RefusedError("called twice, it differs: it keeps a state, or draws at random")
     rows = ({name: x[row : row + 1] for name, x in known.items()} for row in range(3))

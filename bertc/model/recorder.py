@@ -181,7 +181,8 @@ def _update_steps(part: Own, rows: int, columns: int) -> list[_Step]:
 def try_out(part: Own, place: OwnPlace, sizes: _Sizes) -> dict[str, bool]:
     """Try a class, or refuse it; whether the mask hides documents and later tokens from it."""
     module, inputs = construct(part, sizes), _inputs(part, place, sizes, _ROWS, _TOKENS)
-    x, call = inputs["x"].requires_grad_(), partial(_call, module, part, inputs)
+    x, call = inputs["x"], partial(_call, module, part, inputs)
+    read = inputs.get("y", x).requires_grad_()
     shape = tuple(x.shape[:1] if place == "objective" else x.shape)
     torch.manual_seed(0)
     y = call()
@@ -195,7 +196,7 @@ def try_out(part: Own, place: OwnPlace, sizes: _Sizes) -> dict[str, bool]:
         raise RefusedError(f"it makes {y.dtype} of {x.dtype}")
     if y.requires_grad:
         torch.autograd.backward(y.sum())
-    if x.grad is None or not y.isfinite().all():
+    if read.grad is None or not y.isfinite().all():
         raise RefusedError("no gradient reaches the states, or what it makes is not finite")
     refuse_weights(module)
     torch.manual_seed(0)
@@ -216,14 +217,15 @@ def try_out(part: Own, place: OwnPlace, sizes: _Sizes) -> dict[str, bool]:
 def _alike(module: nn.Module, part: Own, place: OwnPlace, inputs: _Inputs) -> dict[str, bool]:
     """Find what a mask hides from a class; refuse one that reads what it may not."""
     # Other states in the second half, which a mask hides, or which it does not read anyway.
-    x, half = inputs["x"], torch.arange(_TOKENS) // _HALF
-    other, alike = torch.cat([x[:, :_HALF], x[:, :_HALF]], 1), dict[str, bool]()
+    half, alike = torch.arange(_TOKENS) // _HALF, dict[str, bool]()
+    states = {name: inputs[name][:, :_HALF] for name in ("x", "y") if name in inputs}
+    changes = {name: torch.cat([first, first], 1) for name, first in states.items()}
     earlier = torch.ones(_TOKENS, _TOKENS, dtype=torch.bool).tril()
     masks = {"": (half == 0)[None], "packs": half[:, None] == half, "causal": earlier}
     for name, mask in masks.items():
         hiding = {"mask": mask.expand(_ROWS, 1, -1, -1), "real": mask[:1].expand(_ROWS, -1)}
         seen = {name: hiding.get(name, one) for name, one in inputs.items()}
-        both = (_call(module, part, seen | {"x": states}) for states in (x, other))
+        both = (_call(module, part, seen | changed) for changed in ({}, changes))
         first, second = (y if place == "objective" else y[:, :_HALF] for y in both)
         alike[name] = torch.allclose(first, second, atol=_TOLERANCE)
     if not alike.pop(""):
@@ -236,8 +238,8 @@ def _alike(module: nn.Module, part: Own, place: OwnPlace, inputs: _Inputs) -> di
 
 def look_up(part: Own, place: OwnPlace, layers: list[_Sizes]) -> dict[str, Any]:
     """The looked-up fields of a part, for the sizes of all layers."""
-    made, (_, _, name) = load_class(part.source, part.code), part.code.rpartition(":")
-    parameters, stated = inspect.signature(made).parameters, dict(part.arguments)
+    named_class, name = load_class(part.source, part.code), part.code.rpartition(":")[2]
+    parameters, stated = inspect.signature(named_class).parameters, dict(part.arguments)
     if unknown := stated.keys() - parameters.keys():
         raise RefusedError(f"it has no argument {min(unknown)}, but {', '.join(parameters)}")
     sized = place not in ("optimizer", "schedule")
@@ -247,7 +249,7 @@ def look_up(part: Own, place: OwnPlace, layers: list[_Sizes]) -> dict[str, Any]:
         raise RefusedError(f"at this place it gets {' and '.join(gets)}, and no {min(lacking)}")
     if place == "objective" and not name[0].isupper():
         raise RefusedError("a term begins with a capital letter: others are names of objectives")
-    named = inspect.signature(made.forward).parameters if place in _UNREAD else ()
+    named = inspect.signature(named_class.forward).parameters if place in _UNREAD else ()
     reads = tuple(n for n in get_args(Read) if n in named and n != _UNREAD[place])
     needed = [n for n, p in parameters.items() if p.default is p.empty and "*" not in str(p)]
     if missing := [n for n in needed if n not in {*stated, *asks}]:

@@ -2,9 +2,8 @@
 
     nice python -m tests.campaigns.places [--only TEXT]
 
-With layers that share or differ, and packed rows, as ``pairs.py`` tries two ideas. Four steps that
-are compiled, or of two processes, have the losses of others; killed and resumed they are the same
-to the bit; what they export computes the same in transformers alone. Exits 1 if anything is wrong.
+Sharing, uneven layers and packed rows as ``pairs.py`` does. Compiled steps, and two processes, have
+the losses of others; killed runs are the same to the bit, exports in transformers. Exits 1 if not.
 """
 
 import os
@@ -83,9 +82,8 @@ def main() -> int:
         os.environ |= {"BERTC_OWN": "yes", "HF_MODULES_CACHE": folder, "PYTHONPATH": os.getcwd()}
         material(place := Path(folder))
         for value in (value for value in AXES["own"] if options.only in value):
-            train(
-                points(written(value, STEPS))[0], place / "plain", quiet=True, cache=place / "cache"
-            )
+            (plain,) = points(written(value, STEPS))
+            train(plain, place / "plain", quiet=True, cache=place / "cache")
             for way in (*PAIRED, *WAYS):
                 try:
                     found = tried(way, value, place / "plain")

@@ -167,8 +167,7 @@ def test_a_rule_and_a_schedule_learn_and_cost_what_the_built_in_ones_do(go, tiny
 
 
 def test_moments_of_a_rule_are_the_other_arguments_of_its_update():
-    texts = (f"{SIZES} {RULE}", f"{SIZES} {TRUST}")
-    states = [resolve(text).stages[0].optimizer.state for text in texts]
+    states = [resolve(f"{SIZES} {rule}").stages[0].optimizer.state for rule in (RULE, TRUST)]
     assert states == [("mean",), ("first", "second")]
     nears = points(f"{SIZES} {RULE.replace('lr=', 'near={0.9, 0.95}, lr=')}")
     assert [dict(p.stages[0].optimizer.arguments)["near"] for p in nears] == [0.9, 0.95]
@@ -215,7 +214,7 @@ def test_pairs_are_of_maps_that_are_not_the_users():
 
 def test_a_unit_that_masks_nothing_is_named(tiny, tmp_path, capsys):
     train(tiny(f"objective=mlm(unit={own('Never')})", steps=3), tmp_path / "run", cache=tmp_path)
-    assert "mlm: own_parts.py:Never masks no token of the first batch" in capsys.readouterr().err
+    assert "mlm masks no token of the first batch" in capsys.readouterr().err
 
 
 def test_code_that_torch_does_not_compile_is_named(capsys):
@@ -284,6 +283,8 @@ REFUSED = {
         }.items()
     },
     "ffn=own('own_parts.py:Careless', how='list')": "what maps has is not learned",
+    "ffn=own('own_parts.py:Careless', how='twice')": "a weight of it has two names",
+    "residual=own('own_parts.py:Careless', how='')": "it reads tokens of its row",
     "ffn=own('own_parts.py:Careless', how='drawn')": "made twice, it differs",
     "ffn=own('own_parts.py:Careless', how='inplace')": "it changes what it reads",
     f"optimizer={own('Named')}": "its decay is one of own(...)",

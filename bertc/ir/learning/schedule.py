@@ -86,11 +86,11 @@ class OwnSchedule(OwnClass):
 
     def factor(self, progress: float) -> float:
         """The rate that its class makes of a progress from 0 to 1; raises RefusedError below 0."""
-        made = float(own_code.make(self).rate(progress))
-        if not 0 <= made < math.inf:
-            message = f"the rate at a progress of {progress:g} is {made:g}, not 0 or more"
+        rate = float(own_code.make(self).rate(progress))
+        if not 0 <= rate < math.inf:
+            message = f"the rate at a progress of {progress:g} is {rate:g}, not 0 or more"
             raise own_code.RefusedError(message)
-        return made
+        return rate
 
 
 Schedule = Annotated[

@@ -14,7 +14,7 @@ from bertc.base.diagnostics import listed, several
 from bertc.ir import operation as op
 from bertc.ir.base import BY_KIND, ZEROS, FanIn, Node, Probability, Weight
 from bertc.ir.changing.growth import FromOther
-from bertc.ir.fixes import Rule, Rules, argument
+from bertc.ir.fixes import Rule, Rules, Way, argument
 from bertc.ir.methods.method import Frozen, Method, removing
 from bertc.ir.network.ffn import feed_forward
 from bertc.ir.network.positions import TablePositions
@@ -106,9 +106,7 @@ class Lora(Method):
              f"{listed(present_maps(s)) or 'none'}",
              also=("activation", "activation is set here"),
              label="what is within parts of your own is not adapted",
-             way=lambda s: argument("adapt", s.origins["adapt"], "on", next(
-                 part for part in MAPS if present_maps(s)[-1] in MAPS[part]))
-             if present_maps(s) else {"help": "adapt=none", "fix": None}),
+             way=lambda s: _on_what_there_is(s)),
         Rule("E360", "freeze", lambda s: s.freeze,
              "adapt freezes all of the network but its pooler, and freeze says to what height",
              also=("adapt", "adapt is set here"), help="freeze=0"),
@@ -192,6 +190,13 @@ def present_maps(stage: Any) -> list[str]:
         weights = (*weights, *ffn.weights("ffn", widths, FanIn()))
         names.update(w.name.split(".")[1] for w in weights if "own" not in w.axes)
     return [name for maps in MAPS.values() for name in maps if name in names]
+
+
+def _on_what_there_is(stage: Any) -> Way:
+    if not (present := present_maps(stage)):
+        return {"help": "adapt=none", "fix": None}
+    part = next(part for part, maps in MAPS.items() if present[-1] in maps)
+    return argument("adapt", stage.origins["adapt"], "on", part)
 
 
 Adapter = Annotated[NoAdapter | Lora, BY_KIND]

@@ -66,10 +66,10 @@ def _option(known: Known, target: Target, law: Forecast, *, free_steps: bool) ->
         known = program, points(program)[0]
     if free_steps and target.loss:
         known = _with_enough_steps(known, target.loss, law)
-    made = candidate(*known, target)
+    chosen = candidate(*known, target)
     if free_steps and not target.loss:
-        made = longest(made, target)
-    return replace(made, expected=law.expected(made.resolved))
+        chosen = longest(chosen, target)
+    return replace(chosen, expected=law.expected(chosen.resolved))
 
 
 def _with_enough_steps(known: Known, loss: float, law: Forecast) -> Known:

@@ -53,21 +53,21 @@ def forecast(
     (resolved,) = points(grid[0])
     refuse_others(grid[0], resolved)
     if law:
-        file, made = law, read_law(law)
+        file, known = law, read_law(law)
     else:
         title = Path(spec).stem if spec_text(spec) != spec and spec != "-" else "spec"
         folder = out or Path("runs") / f"{title}-ladder"
         plan = plan_ladder(grid[0], resolved, device, seconds)
-        file, made = folder / LAW, _climb(plan, resolved, folder, say)
-    made.refuse_others(resolved)
-    expected = made.expected(resolved)
+        file, known = folder / LAW, _climb(plan, resolved, folder, say)
+    known.refuse_others(resolved)
+    expected = known.expected(resolved)
     if seal:
         digest, of_program = sha256(file.read_bytes()).hexdigest(), resolved.fingerprint()
         facts = {"schema": 1, "fingerprint": of_program, "law": digest}
         facts["expected"] = expected._asdict()
         seal.mkdir(parents=True, exist_ok=True)
         RunFolder(seal).forecast.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    return made, expected
+    return known, expected
 
 
 def _climb(
@@ -100,9 +100,9 @@ def _climb(
         except bertc.StoppedError as error:
             raise type(error)(error.message, help="the same command goes on") from None
     _refuse_few(rungs, folder)
-    made = Forecast.of(resolved, rungs)
-    (folder / LAW).write_text(made.as_json() + "\n", encoding="utf-8")
-    return made
+    law = Forecast.of(resolved, rungs)
+    (folder / LAW).write_text(law.as_json() + "\n", encoding="utf-8")
+    return law
 
 
 def _train(planned: Planned, path: Path) -> tuple[Rung, float]:

@@ -138,12 +138,12 @@ def read_law(path: Path) -> Forecast:
     """Read a ``law.json``."""
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
-        is_old, made = facts.pop("schema") != 1, TypeAdapter(Forecast).validate_python(facts)
-        losses = [law.loss(2e6, 1e6, 1e6) for law in (made.law, *made.draws)]
-        is_short = len(made.rungs) < FEWEST or not made.draws
+        is_old, forecast = facts.pop("schema") != 1, TypeAdapter(Forecast).validate_python(facts)
+        losses = [law.loss(2e6, 1e6, 1e6) for law in (forecast.law, *forecast.draws)]
+        is_short = len(forecast.rungs) < FEWEST or not forecast.draws
         if is_old or is_short or not all(0 < loss < inf for loss in losses):
             raise ValueError
-        return made
+        return forecast
     except OSError as error:
         raise MissingInputError(
             f"cannot read {path}: {error.strerror}", help="bertc forecast SPEC makes one"

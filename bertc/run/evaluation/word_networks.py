@@ -63,10 +63,12 @@ class TrainedNetworks:
         """Similarities (q, c) of some queries after others with all passages."""
         model, _ = self._loaded(folder)
         place = Path(folder)
-        made = embed(model, place, passages, normalise=False, kind="document", progress=progress)
+        passage_vectors = embed(
+            model, place, passages, normalise=False, kind="document", progress=progress
+        )
         asked = embed(model, place, queries, normalise=False, kind="query", progress=progress)
         progress.begin(f"searching with {folder}", len(queries), "texts")
-        for likeness_qc in likeness(model, place, asked, made):
+        for likeness_qc in likeness(model, place, asked, passage_vectors):
             yield likeness_qc.numpy()
             progress.advance(len(likeness_qc))
         progress.end()

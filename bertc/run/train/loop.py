@@ -14,7 +14,6 @@ from bertc.base.diagnostics import BertcError, DataError, GivenUpError, StoppedE
 from bertc.base.storage.paths import cache_folder
 from bertc.cost.planning.schedules import rate
 from bertc.ir.program import Resolved, model_weights
-from bertc.ir.terms.masking import OwnUnit
 from bertc.learn.objectives import Inputs
 from bertc.learn.optim.optimizers import zero_moments
 from bertc.learn.step.feed import Batch, Feed
@@ -219,9 +218,8 @@ def _step(phase: Phase, feed: Feed, batch: Batch, learning_rate: float) -> StepR
         result = phase.step(batch, session.progress.step, learning_rate, look_ahead)
     if session.progress.step == phase.stage.first_step:
         for term in phase.stage.objective:
-            unit = term.objective.masks and term.objective.masks.unit
-            if term.name not in result.losses and isinstance(unit, OwnUnit):
-                session.display.note(f"{term.name}: {unit.code} masks no token of the first batch")
+            if term.objective.masks and term.name not in result.losses:
+                session.display.note(f"{term.name} masks no token of the first batch")
     return result
 
 
