@@ -21,7 +21,7 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 62_250,
+    "core": 63_050,
     "lab": 9_600,
     "tests": 39_560,
     "words of docs": 32_560,
