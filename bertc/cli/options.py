@@ -181,6 +181,7 @@ def of_all_commands(
     version: bool = option(
         False, "print the version", "-V", "--version", is_eager=True, callback=_say_version
     ),
+    classes: bool = option(False, "run the classes of own(...); after a command too", "--own"),
 ) -> None:
     """Options before the command."""
 

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 import bertc
 from bertc.api import points, resolve
 from bertc.api.spec import Spec
-from bertc.base.diagnostics import ResumeRefusedError, SpecError, UsageError
+from bertc.base.diagnostics import DataError, ResumeRefusedError, SpecError, UsageError
 from bertc.base.failures import exit_code
 from bertc.cost import estimate
 from bertc.cost.figures import ANY
@@ -226,6 +226,17 @@ def test_code_that_torch_does_not_compile_is_named(capsys):
     assert """: print("{}")\nwrite that with tensors""" in capsys.readouterr().err
 
 
+def test_a_rule_whose_change_is_not_finite_spoils_no_weight():
+    text = f"{SIZES} optimizer=own('own_parts.py:Faulty', how='late')"
+    step = make_step(resolved := resolve(text), 2)
+    batch = step.read(random_rows(resolved))
+    for number in range(4):
+        step(batch, number, 1e-3)
+    with pytest.raises(DataError, match="update 5: own_parts.py:Faulty changes .* not finite"):
+        step(batch, 4, 1e-3)
+    assert all(weight.isfinite().all() for weight in step.parameters.values())
+
+
 def test_a_term_learns_and_costs_what_the_built_in_one_beside_it_does():
     text = f"{SIZES} generator=unigram format=blocks objective=rtd+{own('Detected')}"
     stage = (resolved := resolve(text)).stages[0]
@@ -432,7 +443,7 @@ def test_a_class_of_a_module_on_the_path(monkeypatch, tmp_path):
 
 LINES = {
     f"ffn={own('Late')}": 'assert x.shape[1] != 24, "24 tokens"',
-    f"optimizer={own('Faulty', ', how=true')}": "_ = 1 / max(0, 5 - step)",
+    f"optimizer={own('Faulty', ', how=true')}": '_ = self.how == "late" or 1 / max(0, 5 - step)',
 }
 
 

@@ -275,7 +275,7 @@ class Faulty:
 
     def update(self, gradient, weight, step, mean):
         self.calls += 1
-        _ = 1 / max(0, 5 - step)
+        _ = self.how == "late" or 1 / max(0, 5 - step)
         if self.how != "still":
             mean.add_(gradient)
         made = {
@@ -284,7 +284,7 @@ class Faulty:
             "gradient": gradient.neg_() if self.how == "gradient" else 0,
             "weight": weight.sub_(gradient) if self.how == "weight" else 0,
         }  # fmt: skip
-        return made.get(self.how, gradient)
+        return made.get(self.how, gradient if step < 5 else gradient / 0)
 
     def rate(self, progress):
         return {"below": -progress, "calls": self.calls}.get(self.how, math.nan)
