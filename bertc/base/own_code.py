@@ -43,6 +43,8 @@ def lines_of(error: BaseException) -> list[str]:
     frames = [(f.filename, f.lineno, f.line) for f in traceback.extract_tb(error.__traceback__)]
     named = re.findall(r'File "(.+)", line (\d+).*\n +(.+)', str(error))
     lines = [f"{file}:{n}: {line}" for file, n, line in [*frames, *named] if file in _FILES]
+    if lines and "dtype" in str(error):
+        return [*lines, "make tensors in the type of x (dtype=x.dtype), or set precision=fp32"]
     return lines + ["write that with tensors alone, or compile=off"] * bool(lines and named)
 
 
