@@ -555,13 +555,13 @@ def mined(
 
 
 def mlm(
-    p: Value = ..., unit: Value = ..., *, eval_p: Value = ..., p_end: Value = ..., replace: Value = ..., replace_per: Value = ..., random_from: Value = ..., masking: Value = ..., count: Value = ..., mask_specials: Value = ..., distinct: Value = ..., max_predictions: Value = ..., rare: Value = ...
+    p: Value = ..., unit: Value = ..., *, eval_p: Value = ..., p_end: Value = ..., replace: Value = ..., replace_per: Value = ..., random_from: Value = ..., masking: Value = ..., count: Value = ..., mask_specials: Value = ..., distinct: Value = ..., max_predictions: Value = ..., rare: Value = ..., last: Value = ...
 ) -> Words:
     """Predict masked tokens (BERT 3.1) in monolingual rows."""
 
 
 def mntp(
-    p: Value = ..., unit: Value = ..., *, eval_p: Value = ..., p_end: Value = ..., replace: Value = ..., replace_per: Value = ..., random_from: Value = ..., masking: Value = ..., count: Value = ..., mask_specials: Value = ..., distinct: Value = ..., max_predictions: Value = ..., rare: Value = ...
+    p: Value = ..., unit: Value = ..., *, eval_p: Value = ..., p_end: Value = ..., replace: Value = ..., replace_per: Value = ..., random_from: Value = ..., masking: Value = ..., count: Value = ..., mask_specials: Value = ..., distinct: Value = ..., max_predictions: Value = ..., rare: Value = ..., last: Value = ...
 ) -> Words:
     """Predict masked tokens, each from the state before it (BehnamGhader et al. 2024, 2.2)."""
 
@@ -843,7 +843,7 @@ def swiglu(
 
 
 def tag(
-    train: Value = ..., dev: Value = ..., test: Value = ..., *, dropout: Value = ..., examples: Value = ..., dev_examples: Value = ..., head: Value = ..., loss: Value = ..., stride: Value = ..., labels: Value = ..., name: Value = ..., words: Value = ..., tags: Value = ...
+    train: Value = ..., dev: Value = ..., test: Value = ..., *, dropout: Value = ..., examples: Value = ..., dev_examples: Value = ..., head: Value = ..., loss: Value = ..., stride: Value = ..., labels: Value = ..., name: Value = ..., words: Value = ..., tags: Value = ..., letters: Value = ...
 ) -> Words:
     """A tag per word, from columns with lists, or with text separated by white space."""
 
@@ -861,7 +861,7 @@ def tile(
 
 
 def tlm(
-    p: Value = ..., unit: Value = ..., *, eval_p: Value = ..., p_end: Value = ..., replace: Value = ..., replace_per: Value = ..., random_from: Value = ..., masking: Value = ..., count: Value = ..., mask_specials: Value = ..., distinct: Value = ..., max_predictions: Value = ..., rare: Value = ...
+    p: Value = ..., unit: Value = ..., *, eval_p: Value = ..., p_end: Value = ..., replace: Value = ..., replace_per: Value = ..., random_from: Value = ..., masking: Value = ..., count: Value = ..., mask_specials: Value = ..., distinct: Value = ..., max_predictions: Value = ..., rare: Value = ..., last: Value = ...
 ) -> Words:
     """Predict masked tokens of a sentence and its translation (XLM 3.3), with mlm's head."""
 

@@ -26,6 +26,7 @@ def evaluate(
     task: str = option("", "its name, or with a file to score: classify('test.tsv')"),
     part: str = option("", "the part of a task's files to score: test, train [default: dev]"),
     pairs: str = option("", "a folder of minimal pairs, such as BLiMP's, or one of its files"),
+    last: bool = option(False, "rank the last token of each row among all: hit@10, ...", "--last"),
     json: JsonOption = False,
 ) -> None:
     """Evaluate the newest good checkpoint of a run: held-out text, examples of a task, pairs."""
@@ -34,7 +35,7 @@ def evaluate(
     from bertc.run.evaluation.manner import Manner
     from bertc.run.records.folder import RunFolder
 
-    how = (seq, memory, clamp, same_length, sliding, examples, stride, data, objective, pairs)
+    how = (seq, memory, clamp, same_length, sliding, examples, stride, data, objective, pairs, last)
     first = RunFolder(runs[0])
     if len(runs) == 1 and (first.holds_a_run or first.holds_a_model):
         report = evaluate_run(runs[0], Manner(*how), task=task, part=part)

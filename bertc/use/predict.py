@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bertc.base.diagnostics import several
-from bertc.ir.learning import AnyTask, Choose
+from bertc.ir.learning import AnyTask, Choose, Tag
 from bertc.ir.learning import answer as kinds
 from bertc.ir.program import Stage
 from bertc.machine.display import choose
@@ -116,6 +116,9 @@ class Predicted:
                 assert isinstance(read, example.ChoiceExample), "examples of a task are of one kind"
                 return {"choice": prediction, "probabilities": likely[: len(read.choices)]}
             case kinds.Tags():
+                if isinstance(self.task, Tag) and self.task.letters:
+                    assert isinstance(prediction, tuple), "a tag for each letter"
+                    prediction = "".join(map(str, prediction))
                 return {"tags": prediction, "probabilities": likely}
             case kinds.Span():
                 decoded = self.answers.spans[number]

@@ -72,6 +72,18 @@ def test_predictions_stand_in_the_order_of_the_text(unit):
     assert torch.equal(asked.targets[used], inputs.token_ids.gather(1, asked.positions)[used])
 
 
+def test_of_a_share_of_rows_the_last_token_alone_is_predicted():
+    inputs = rows(4000, 24, full=True)
+    before, after = (
+        chosen(corrupted(mlm(p="40%", **more), inputs)) for more in ({}, {"last": "25%"})
+    )
+    places = torch.arange(24)
+    last = torch.where(inputs.token_ids >= ORDINARY, places, -1).amax(1, keepdim=True) == places
+    alone = (after == last).all(1)
+    assert torch.equal(before[~alone], after[~alone])
+    assert alone.double().mean().item() == pytest.approx(0.25, abs=0.03)
+
+
 def test_every_ordinary_position_is_chosen_equally_often():
     marks = chosen(corrupted(mlm(), rows(6000, 20, full=True))).sum(0)
     ordinary = torch.ones(20, dtype=torch.bool)

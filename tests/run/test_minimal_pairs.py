@@ -86,6 +86,34 @@ def test_scores_are_those_of_the_pipeline_on_the_exported_folder(farm_run, tmp_p
         assert "the run learned mntp, not mlm" in other.notes
 
 
+def test_the_last_token_of_a_document_is_ranked_among_all(farm_run, tmp_path):
+    run, folder, texts = farm_run(MASKED), tmp_path / "out", [row["good"] for row in ROWS]
+    export_with_card(run, folder)
+    (tmp_path / "texts").write_text("\n\n".join([*texts, "hens"]))
+    manner = Manner(last=True, data=f"files('{tmp_path}/texts', sentences=lines)")
+    evaluation = evaluate_run(run, manner, quiet=True).evaluation
+    network = AutoModelForMaskedLM.from_pretrained(folder)
+    tokenizer, ranks = AutoTokenizer.from_pretrained(folder), []
+    for sentence in texts:
+        ids = torch.tensor(tokenizer(sentence)["input_ids"])[None]
+        right, ids[0, -2] = ids[0, -2].clone(), tokenizer.mask_token_id
+        with torch.no_grad():
+            scores = network(input_ids=ids).logits[0, -2]
+        scores[[i for i in tokenizer.all_special_ids if i != tokenizer.unk_token_id]] = -math.inf
+        ranks.append(int((scores >= scores[right]).sum()))
+    (of_all,) = evaluation.scores["last token"].values()
+    assert of_all["hit@10"] == sum(rank <= 10 for rank in ranks) / 4
+    assert of_all["mrr"] == pytest.approx(sum(1 / rank for rank in ranks) / 4)
+    gains = sum(1 / math.log2(1 + rank) for rank in ranks if rank <= 10) / 4
+    assert of_all["ndcg@10"] == pytest.approx(gains)
+    assert evaluation.examples == 4  # nothing is before "hens"
+    with pytest.raises(UsageError, match="objective of its own"):
+        evaluate_run(run, replace(manner, objective="mlm"), quiet=True)
+    (tmp_path / "texts").write_text("hens\n\ngeese")
+    with pytest.raises(BertcError, match="no row has two tokens"):
+        evaluate_run(run, manner, quiet=True)
+
+
 def test_layouts_of_the_pipeline(farm_run, tmp_path):
     blimp = {"sentence_good": "hens", "sentence_bad": "old hens", "UID": "x", "field": "syntax"}
     ewok = {"Context1": "Hens hiss.", "Target1": "Hens", "Target2": "Ducks", "Domain": "farm"}

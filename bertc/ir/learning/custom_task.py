@@ -5,7 +5,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field
 
-from bertc.ir.base import BY_KIND, Count, Node
+from bertc.ir.base import BY_KIND, Count, Node, Off
 from bertc.ir.learning import answer as answers
 from bertc.ir.learning import task as tasks
 from bertc.ir.learning.task import OwnTask
@@ -113,13 +113,15 @@ class Choose(OwnTask, tasks.Choosing):
 class Tag(OwnTask, tasks.OfWords):
     """A tag per word, from columns with lists, or with text separated by white space.
 
-    Files of a word a line are read too, CoNLL-2003's and CoNLL-U; ``tags`` may name a column.
+    Files of a word a line are read too, CoNLL-2003's and CoNLL-U; ``tags`` may name a column. With
+    ``letters`` each letter is a word, and has a letter as its tag: residues of a protein.
     """
 
     kind: Literal["tag"] = "tag"
     name: tasks.Name = "tag"
     words: str = "words"
     tags: str = "tags"
+    letters: Off = False
 
 
 class Read(OwnTask, tasks.Reading):

@@ -128,6 +128,7 @@ class Masks(Node):
     Evaluations mask ``eval_p``, 0: the last share; ModernBERT's mask 15% while it trains on 30%.
     With ``p_end`` the share falls in every step, from ``p`` to that at the end of the run, or of
     the stage that has the objective (GPT-BERT: 30% to 15%). Shapes are those of the first step.
+    In a share of rows, ``last``, the last token alone is predicted, as of sessions (BERT4Rec 3.6).
     ``translations``: it masks translation pairs, and other terms do not read those rows.
     """
 
@@ -146,6 +147,7 @@ class Masks(Node):
     # Tokens are drawn with weight (frequency in the text)^-rare (XLM --sample_alpha,
     # DistilBERT --mlm_smoothing; both released with 0 and 0.7).
     rare: Annotated[float, Field(ge=0, le=2)] = 0.0
+    last: Annotated[float, Field(ge=0, le=1, exclude_if=not_)] = 0.0
 
     translations: ClassVar[bool] = False
 

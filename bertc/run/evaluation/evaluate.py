@@ -28,6 +28,7 @@ from bertc.learn.step.objective import make_objective
 from bertc.machine.display import Display, choose
 from bertc.model import EncoderInputs, Outputs
 from bertc.run.beginning.teachers import frozen_networks
+from bertc.run.evaluation import last_tokens
 from bertc.run.evaluation.held_out import Evaluation, evaluate, fetch, heldout_sizes, unigram_nats
 from bertc.run.evaluation.manner import Manner
 from bertc.run.evaluation.open_run import OpenRun, open_run
@@ -75,6 +76,9 @@ def evaluate_run(
     run, manner = Path(run), manner or Manner()
     if manner.pairs and not (task or part):
         return evaluate_pairs(run, manner, without, quiet)
+    if manner.last and manner.objective:
+        raise UsageError("--last asks for an objective of its own", "leave out --objective")
+    manner = replace(manner, objective=last_tokens.OBJECTIVE) if manner.last else manner
     folder = RunFolder(run)
     resolved, done = _program_of(folder)
     trained = resolved.stage_after(done.step)
@@ -171,6 +175,9 @@ def _of_text(run: OpenRun, data: TextData, how: Manner, view: Display) -> tuple[
         evaluation = _slide(run, data, costs, how, examples, view)
         return evaluation, time.perf_counter() - began
     sizes = heldout_sizes(stage, run.microbatch, run.ranks)
+    if how.last:
+        batches = fetch(data, sizes, examples, view)
+        return last_tokens.rank_last(model, stage, batches, vocabulary), 0.0
     objective = make_objective(model, stage, False, frozen_networks(stage, model))
     if isinstance(data, RunningData):
         data = replace(data, seq=stage.seq)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bertc.base.diagnostics import UsageError
-from bertc.ir.data import Stream
+from bertc.ir.data import DocSentences, Stream
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program import Stage
 
@@ -20,7 +20,8 @@ class Manner:
     ``memory`` earlier ones. ``sliding``: each token is predicted from its own window of this many
     tokens before it (the comparison of Transformer-XL, section 3.2). With ``stride`` a window
     predicts so many tokens, the first of them from as many fewer. ``data`` is other text, all of
-    it evaluated on; ``objective`` what else is asked; ``pairs`` a folder of minimal pairs.
+    it evaluated on; ``objective`` what else is asked; ``pairs`` a folder of minimal pairs; with
+    ``last`` the last token of each row is ranked among all.
     """
 
     seq: int = 0
@@ -33,6 +34,7 @@ class Manner:
     data: str = ""
     objective: str = ""
     pairs: str = ""
+    last: bool = False
 
     def read_by(self, model: "Model", stage: Stage) -> Stage:
         """Set the model to these options and return the stage changed accordingly."""
@@ -62,15 +64,16 @@ class Manner:
             model.encoder.node = node.model_copy(update={"attention": attention})
         model.same_length = self.same_length
         lengths = {"seq": self.seq or stage.seq, "memory": memory}
-        stream = {"format": Stream(), "pairs": "none", "padded": False, "pack": False}
-        return stage.model_copy(update=lengths | (stream if self.sliding else {}))
+        rows = {"pairs": "none", "padded": self.last, "pack": False}
+        rows["format"] = DocSentences() if self.last else Stream()
+        return stage.model_copy(update=lengths | (rows if self.last or self.sliding else {}))
 
     def refuse_for_tasks(self) -> None:
         """Refuse options about text, all but ``examples``, in the evaluation of a task."""
         if self != Manner(examples=self.examples):
             raise UsageError(
-                "seq, memory, clamp, same-length, sliding, stride, data, objective and pairs apply "
-                "to text, not to tasks",
+                "seq, memory, clamp, same-length, sliding, stride, data, objective, pairs and last "
+                "apply to text, not to tasks",
                 help="leave them out; --task names other files, --examples scores fewer of them",
             )
 

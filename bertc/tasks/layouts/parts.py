@@ -114,9 +114,10 @@ def read_tagged(task: Tag, part: DataPart) -> Iterator[example.TaggedExample]:
         yield from read_tagging(in_columns(task, part.source), part)
         return
     for key, place, (cell, tags_cell) in table.rows_of(part, (task.words,), (task.tags,)):
-        sentence = read.words(cell, place, task.words)
+        split = read.letters if task.letters else read.words
+        sentence = split(cell, place, task.words)
         known = part.labelled or tags_cell is not None
-        tags = read.words(tags_cell, place, task.tags) if known else ()
+        tags = split(tags_cell, place, task.tags) if known else ()
         if not sentence:
             raise DataError(f"{place}: {task.words!r} has no words")
         if len(tags) != len(sentence) and (part.labelled or tags):

@@ -157,6 +157,11 @@ def words(cell: Any, place: str, column: str) -> tuple[str, ...]:
     return tuple(label(item, f"{place}, {column}[{i}]", column) for i, item in enumerate(cell))
 
 
+def letters(cell: Any, place: str, column: str) -> tuple[str, ...]:
+    """The letters of a text, without white space; or a list, as of words."""
+    return tuple("".join(cell.split())) if isinstance(cell, str) else words(cell, place, column)
+
+
 def texts(cell: Any, place: str, column: str) -> tuple[str, ...]:
     """The list of texts in a cell."""
     if not isinstance(cell, list):

@@ -49,6 +49,14 @@ def find_text(
     return Text(ordinary_bs, ordinary_bs)
 
 
+def last_alone(text: Text, predictions: int) -> Int[Tensor, "b k"]:
+    """Positions (b, k) of which the first is the last ordinary token of its row."""
+    seq = text.ordinary.shape[1]
+    places_s = torch.arange(seq, device=text.ordinary.device)
+    last_b1 = torch.where(text.ordinary, places_s, -1).amax(1, keepdim=True)
+    return F.pad(torch.where(last_b1 < 0, seq, last_b1), (0, predictions - 1), value=seq)
+
+
 def find_words(token_ids_bs: Int[Tensor, "b s"], text: Text, vocab: VocabTensors) -> Words:
     """Number the words."""
     return _number(look_up(vocab.word_start, token_ids_bs), text)

@@ -91,11 +91,16 @@ def mask_tokens(
     """
     inputs, seq = rows.inputs, rows.inputs.token_ids.shape[1]
     predictions = objective.predictions(seq)
-    lanes = [*_lanes(objective, seq, predictions), 1, predictions]
+    lanes = [*_lanes(objective, seq, predictions), 1, predictions, int(objective.last > 0)]
     drawn = draws.bits(rows.key, inputs.copies, inputs.example_ids, sum(lanes))
-    *places, chance, slot_bits_bk = torch.split(drawn, lanes, dim=1)
+    *places, chance, slot_bits_bk, alone = torch.split(drawn, lanes, dim=1)
     share = objective.share_at(over)
     positions_bk = _choose(objective, rows, share, chance[:, 0], places, predictions)
+    if objective.last:
+        last_bk = choice.last_alone(
+            choice.find_text(inputs.token_ids, rows.real, rows.vocab), predictions
+        )
+        positions_bk = torch.where(draws.happens(alone, objective.last), last_bk, positions_bk)
 
     used_bk = positions_bk < seq
     slots_bk = torch.where(used_bk, positions_bk, 0)
