@@ -73,12 +73,9 @@ def evaluate_run(
         DataError: if the run's files are damaged, or its text has changed.
         UsageError: if the text cannot be read as ``manner`` says, or as ``task_of``.
     """
-    run, manner = Path(run), manner or Manner()
+    run, manner = Path(run), last_tokens.ask(manner or Manner())
     if manner.pairs and not (task or part):
         return evaluate_pairs(run, manner, without, quiet)
-    if manner.last and manner.objective:
-        raise UsageError("--last asks for an objective of its own", "leave out --objective")
-    manner = replace(manner, objective=last_tokens.OBJECTIVE) if manner.last else manner
     folder = RunFolder(run)
     resolved, done = _program_of(folder)
     trained = resolved.stage_after(done.step)

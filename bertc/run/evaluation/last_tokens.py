@@ -5,25 +5,34 @@ Axes: b rows, v vocabulary.
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from bertc.base.diagnostics import DataError, several
+from bertc.base.diagnostics import DataError, UsageError, several
 from bertc.ir.program import Stage
 from bertc.learn.objectives.corruption import corrupt, mask_key
 from bertc.learn.step.feed import to_inputs, vocab_tensors
 from bertc.model import Model
 from bertc.run.evaluation.held_out import Evaluation
+from bertc.run.evaluation.manner import Manner
 from bertc.run.evaluation.word_networks import token_scores
 from bertc.text.batches.batch import RawBatch
 from bertc.text.vocab.vocabulary import Vocabulary
 
 OBJECTIVE = "mlm(last=100%, replace=100/0/0)"
 """The last token of every row is masked, and is predicted alone."""
-NAME = "last token"
+LAST_TOKEN = "last token"
 HITS = (1, 5, 10)
 """Ranks up to which the right token counts as found."""
+
+
+def ask(manner: Manner) -> Manner:
+    """The same with the objective of ``last``."""
+    if manner.last and manner.objective:
+        raise UsageError("--last asks for an objective of its own", "leave out --objective")
+    return replace(manner, objective=OBJECTIVE) if manner.last else manner
 
 
 @torch.inference_mode()
@@ -67,5 +76,9 @@ def rank_last(
     scores = {name: figure_n.mean().item() for name, figure_n in figures.items()}
     among, loss = f"among {several(int((~vocab.special).sum()), 'token')}", nats_n.mean().item()
     return Evaluation(
-        loss, {NAME: loss}, {NAME: scores["hit@1"]}, len(rank_n), scores={NAME: {among: scores}}
+        loss,
+        {LAST_TOKEN: loss},
+        {LAST_TOKEN: scores["hit@1"]},
+        len(rank_n),
+        scores={LAST_TOKEN: {among: scores}},
     )
