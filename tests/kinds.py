@@ -153,6 +153,8 @@ NETWORKS: dict[str, dict[str, str]] = {
     "vocab": {
         **alike("wordpiece unigram words", "vocab={}(100)"), "bpe": "vocab=bpe(300)",
         "bytes": "vocab=bytes", "tokenizer": 'vocab="vocab.txt"',
+        "characters": "vocab=characters('ACGT')", "kmers": "vocab=kmers(2, 'ACGT')",
+        "listed": "vocab=listed('vocab.txt')",
         "extend": "vocab=extend('vocab.txt', 20)", "trim": "vocab=trim('vocab.txt')",
     },
     "format": {

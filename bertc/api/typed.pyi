@@ -236,6 +236,12 @@ def bytes(
     """The most frequent bytes of the corpus; with size 261 all of them and five special tokens."""
 
 
+def characters(
+    alphabet: Value = ..., *, case: Value = ..., specials: Value = ..., unknown: Value = ..., multiple: Value = ...
+) -> Words:
+    """The letters of an alphabet; any other character but white space is an unknown token."""
+
+
 def choose(
     train: Value = ..., dev: Value = ..., test: Value = ..., *, dropout: Value = ..., examples: Value = ..., dev_examples: Value = ..., head: Value = ..., question: Value = ..., first: Value = ..., keeps: Value = ..., name: Value = ..., passage: Value = ..., text: Value = ..., choices: Value = ..., label: Value = ..., most: Value = ...
 ) -> Words:
@@ -488,6 +494,12 @@ def kd(
     """Score as the teacher does: every real token, the masked ones, or the labels of a task."""
 
 
+def kmers(
+    k: Value = ..., alphabet: Value = ..., *, case: Value = ..., specials: Value = ..., unknown: Value = ..., multiple: Value = ..., step: Value = ...
+) -> Words:
+    """All words of `k` letters of an alphabet, which overlap in text (DNABERT)."""
+
+
 def lamb(
     lr: Value = ..., *, warmup: Value = ..., schedule: Value = ..., decay: Value = ..., decay_exempt: Value = ..., clip: Value = ..., clip_per: Value = ..., betas: Value = ..., eps: Value = ..., bias_correction: Value = ..., adapt_exempt: Value = ...
 ) -> Words:
@@ -516,6 +528,12 @@ def linear(
     
 ) -> Words:
     """One linear layer from states to scores."""
+
+
+def listed(
+    path: Value = ..., pattern: Value = ..., *, unknown: Value = ..., multiple: Value = ...
+) -> Words:
+    """The tokens of a file, a line each in their order, after special ones that it lacks."""
 
 
 def local(

@@ -1,12 +1,14 @@
-"""Kinds of vocabularies: learned from the corpus, or existing."""
+"""Kinds of vocabularies: learned from the corpus, existing, or fixed by their letters or a list."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bertc.ir.base import BY_KIND, Node, Off
+from bertc.ir.base import BY_KIND, Node, Off, Probability
 
-Size = Annotated[int, Field(ge=16, le=10_000_000)]
+LARGEST_SIZE = 10_000_000
+Size = Annotated[int, Field(ge=16, le=LARGEST_SIZE)]
 """Number of tokens of a vocabulary."""
 Multiple = Annotated[int, Field(ge=1, le=4096, exclude_if=(1).__eq__)]
 """The token table has rows up to a multiple of this; those without a token are never targets."""
@@ -147,8 +149,111 @@ class Trimmed(Node):
     looked_up = ("size",)
 
 
+Specials = Literal["bert", "esm", "esmc", "nt"]
+_ESM = ("<cls>", "<pad>", "<eos>", "<unk>")
+SPECIALS_BY_MODEL: Mapping[Specials, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "bert": (("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"), ()),
+    "esm": (_ESM, ("<null_1>", "<mask>")),
+    "esmc": (_ESM, ("<mask>",)),
+    "nt": (("<unk>", "<pad>", "<mask>", "<cls>"), ("<eos>", "<bos>")),
+}
+"""Special tokens before and after others: BERT's, ESM-2's, ESMC's, Nucleotide Transformer v2's."""
+
+
+class OfAlphabet(Node):
+    """Words of letters, and single ones; ``case=false`` reads letters of the other case as these.
+
+    A text is refused if more than ``unknown`` of its tokens are.
+    """
+
+    alphabet: Annotated[str, Field(min_length=1)]
+    case: bool = True
+    specials: Specials = "bert"
+    unknown: Probability = 0.01
+    multiple: Multiple = 1
+
+    @property
+    def length(self) -> int:
+        """The number of letters of a word."""
+        return 1
+
+    @property
+    def singles(self) -> tuple[str, ...]:
+        """Letters that are tokens beside the words."""
+        return ()
+
+    @property
+    def size(self) -> int:
+        words: int = len(self.alphabet) ** self.length
+        return words + len(self.singles) + sum(map(len, SPECIALS_BY_MODEL[self.specials]))
+
+    @model_validator(mode="after")
+    def _letters_make_a_vocabulary(self) -> Self:
+        if twice := next((c for c in self.alphabet if self.alphabet.count(c) > 1), ""):
+            once = "".join(dict.fromkeys(self.alphabet))
+            raise ValueError(f"the alphabet has {twice!r} twice", f'"{once}"')
+        if self.size > LARGEST_SIZE:
+            words = f"{len(self.alphabet)} letters make {len(self.alphabet) ** self.length:,} words"
+            raise ValueError(f"{words} of {self.length}", f"{LARGEST_SIZE:,} tokens are the most")
+        return self
+
+
+class Characters(OfAlphabet):
+    """The letters of an alphabet; any other character but white space is an unknown token."""
+
+    kind: Literal["characters"] = "characters"
+    positional = ("alphabet",)
+
+
+class Kmers(OfAlphabet):
+    """All words of ``k`` letters of an alphabet, which overlap in text (DNABERT).
+
+    With ``step=k`` they do not, and single letters and N stand for the rest of a text (Nucleotide
+    Transformer).
+    """
+
+    kind: Literal["kmers"] = "kmers"
+    k: Annotated[int, Field(ge=2, le=24)]
+    step: int = 1
+    positional = ("k", "alphabet")
+
+    @property
+    def length(self) -> int:
+        return self.k
+
+    @property
+    def singles(self) -> tuple[str, ...]:
+        return () if self.step == 1 else tuple(dict.fromkeys(f"{self.alphabet}N"))
+
+    @model_validator(mode="after")
+    def _steps(self) -> Self:
+        if self.step not in (1, self.k):
+            raise ValueError(f"no steps of {self.step} letters", f"step=1 or step={self.k}")
+        return self
+
+
+class Listed(Node):
+    """The tokens of a file, a line each in their order, after special ones that it lacks.
+
+    White space separates them in text, or ``pattern`` finds them, a regular expression. A pass
+    fills in their ``size``; ``unknown`` is as for letters.
+    """
+
+    kind: Literal["listed"] = "listed"
+    path: Annotated[str, Field(min_length=1)]
+    pattern: str = ""
+    unknown: Probability = 0.01
+    size: Annotated[int, Field(ge=0, le=LARGEST_SIZE)] = 0
+    multiple: Multiple = 1
+    positional = ("path", "pattern")
+    looked_up = ("size",)
+
+
+Fixed = Characters | Kmers | Listed
+"""Vocabularies that no text decides."""
 Vocabulary = Annotated[
-    WordPiece | ByteBpe | Unigram | Words | Bytes | TokenizerFile | Extended | Trimmed, BY_KIND
+    WordPiece | ByteBpe | Unigram | Words | Bytes | Fixed | TokenizerFile | Extended | Trimmed,
+    BY_KIND,
 ]
 
 

@@ -12,6 +12,7 @@ from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file
 from bertc.ir.data import WINDOW, Prepared
 from bertc.ir.program import Resolved, TaskStage
+from bertc.ir.vocabulary import Fixed
 from bertc.tasks.examples.copies import Copier, WordNetworks
 from bertc.tasks.examples.task import TaskData, TaskSet
 from bertc.tasks.examples.task_sets import read_tasks, task_digest
@@ -25,6 +26,7 @@ from bertc.text.shards import VERSION, Tokenised, TokenisedTexts, spelling, toke
 from bertc.text.sources.files import file_identity
 from bertc.text.sources.opening import open_source
 from bertc.text.sources.source import CorpusText, Piece, TextSource
+from bertc.text.vocab.fixed import unknown_remark
 from bertc.text.vocab.vocabulary import Vocabulary
 from bertc.text.vocabularies import vocabulary_for
 
@@ -81,6 +83,11 @@ def prepare(
         else tokenise_source(sources[text], vocabulary, resolved.run, cache, progress)
         for text in texts
     }
+    if isinstance(node := resolved.vocabulary, Fixed):
+        for text, source in sources.items():
+            remark = unknown_remark(node, source, vocabulary, tokenised[text].counts)
+            if remark:
+                progress.note(remark)
     copier = Copier(cache, networks, vocabulary.token(vocabulary.mask), progress)
     task_sets: dict[Hashable, TaskSet] = {}
     read = [

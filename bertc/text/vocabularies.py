@@ -13,12 +13,13 @@ from bertc.base.storage.paths import is_file, is_taken, user_path
 from bertc.base.storage.plain_file import read_text
 from bertc.ir.data import Parallel, Sentences
 from bertc.ir.program import Resolved, Run
-from bertc.ir.vocabulary import Extended, TokenizerFile, Trimmed, Unigram
+from bertc.ir.vocabulary import Extended, Fixed, Listed, TokenizerFile, Trimmed, Unigram
 from bertc.text.cache.store import Facts, Progress, fingerprint, obtain
 from bertc.text.shards import VERSION, spelling, tokenise_source
 from bertc.text.sources.opening import open_source
 from bertc.text.sources.source import CorpusText, LanguageSources, Sources, all_of, split_sentences
 from bertc.text.vocab import changed
+from bertc.text.vocab.fixed import fixed_vocabulary
 from bertc.text.vocab.learned import learn
 from bertc.text.vocab.vocabulary import Vocabulary, from_tokenizer, load_vocabulary
 
@@ -106,11 +107,13 @@ def vocabulary_for(
     if learned and is_file(learned / "tokenizer.json"):
         # Of a run whose tokenizer was read from a folder that is gone, or made before pieces were
         # learned by sentencepiece.
-        gone = isinstance(node, TokenizerFile) and not is_taken(user_path(node.path))
+        gone = isinstance(node, TokenizerFile | Listed) and not is_taken(user_path(node.path))
         if gone or by_sentencepiece or isinstance(node, Extended | Trimmed):
             node = TokenizerFile(path=str(learned))
     if isinstance(node, TokenizerFile):
         return load_vocabulary(node, rows=resolved.encoder.vocab_size)
+    if isinstance(node, Fixed):
+        return fixed_vocabulary(node)
     if not sources:  # of stages that learn tasks too, and read none
         texts = (CorpusText(share.corpus) for stage in resolved.stages for share in stage.data)
         sources = {text: open_source(*text) for text in dict.fromkeys(texts)}

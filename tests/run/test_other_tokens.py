@@ -1,11 +1,12 @@
 """Runs with the vocabulary of ``init`` extended, trimmed or exchanged: tables, bits, files."""
 
+import random
 import shutil
 from functools import partial
 
 import pytest
 import torch
-from transformers import AutoTokenizer
+from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 import bertc
 from bertc.api import points
@@ -142,3 +143,38 @@ def test_another_tokenizer_takes_the_rows_of_equal_tokens(follow, tmp_path, firs
     with pytest.raises(DataError, match="special tokens alone in common") as refused:
         go(resolved, "none")
     assert "embeddings=random" in refused.value.help
+
+
+FIXED = {
+    "characters('ACGT', specials=esm, multiple=16)": "A C G G T", "kmers(3, 'ACGT')": "ACG CGG GGT",
+    "kmers(2, 'ACGT', step=2)": "AC GG T", "listed('{}/list.txt', 'AC|G', unknown=60%)": "AC G G",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("vocab", FIXED)
+def test_a_vocabulary_that_no_text_decides_trains_resumes_and_leaves(
+    vocab, tiny, tmp_path, monkeypatch, go
+):
+    (tmp_path / "list.txt").write_text("AC\nG\n")
+    draw = random.Random(1)
+    lines = ["".join(draw.choices(["ACG", "GGT", "CAT"], k=draw.randint(4, 20))) for _ in range(90)]
+    (tmp_path / "dna.txt").write_text("\n".join(lines))
+    data = f"files('{tmp_path}/dna.txt', sentences=lines)"
+    resolved = tiny(vocab=vocab.format(tmp_path), data=data)
+    go(resolved)
+    stop_after(monkeypatch, 5, partial(go, resolved, "b"))
+    (tmp_path / "list.txt").unlink()
+    go(resolved, "b", resume=True)
+    same_run(tmp_path / "run", tmp_path / "b")
+    export_run(tmp_path / "run", tmp_path / "hf")
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "hf")
+    read = [token for token in theirs.tokenize("ACGGT") if token != "[UNK]"]
+    assert read == FIXED[vocab].split()
+    model = AutoModelForMaskedLM.from_pretrained(tmp_path / "hf").eval()
+    own = bertc.load(tmp_path / "run")
+    states = own.encode(**own.tokenizer(["ACGGT"]))
+    wanted = model.base_model(**theirs(["ACGGT"], return_tensors="pt")).last_hidden_state
+    torch.testing.assert_close(states, wanted, atol=1e-5, rtol=0)
+    (again,) = points(f"init='{tmp_path}/run' data={data} steps=2 seq=24 batch=8", ())
+    assert again.encoder.vocab_size == resolved.encoder.vocab_size
+    go(again, "again")

@@ -46,6 +46,10 @@ def refuse_all(errors: Sequence[DataError]) -> None:
         raise together
 
 
+class UnknownTokensError(DataError):
+    """Text that a vocabulary does not spell."""
+
+
 class MissingColumnError(DataError):
     """A table that lacks a column to be read."""
 

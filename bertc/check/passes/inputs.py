@@ -19,7 +19,7 @@ from bertc.ir.learning.augmentation import ReplacedCopies
 from bertc.ir.learning.objective import FromFolder, FromSpec, Shape, Teacher
 from bertc.ir.learning.vector_task import Mined
 from bertc.ir.program import Complete
-from bertc.ir.vocabulary import Extended, TokenizerFile, Trimmed, Vocabulary
+from bertc.ir.vocabulary import Extended, Fixed, Listed, TokenizerFile, Trimmed, Vocabulary
 from bertc.ir.written import Given, Origin, OriginKind
 from bertc.text.tokenizers import reading
 from bertc.text.tokenizers.by_transformers import FILE_NAMES, checked_size
@@ -84,17 +84,22 @@ def _network_of(program: Complete) -> FromOther | None:
 
 
 def _of_another(program: Complete, diagnostics: Diagnostics) -> Complete:
-    """Settle a vocabulary that is made from that of ``init``; others are learned later."""
+    """Settle a vocabulary of a list, or from that of ``init``; others are learned later."""
     vocab, init, origin = program.vocab, _network_of(program), program.origins["vocab"]
-    if not isinstance(vocab, Extended | Trimmed):
+    if not isinstance(vocab, Extended | Trimmed | Listed):
         return program
-    of_init = vocab.path == "init"
+    of_init = vocab.path == "init" and not isinstance(vocab, Listed)
     if of_init and not init:
         message = f"vocab={vocab.kind}(init) changes the vocabulary of init, and there is none"
         help = 'name a run or a model folder, as in init="runs/bert"'
         diagnostics.error("E410", message, origin.span, help=help)
         return program
     try:
+        if isinstance(vocab, Listed):
+            from bertc.text.vocab.fixed import fixed_vocabulary  # numpy, as in changed_tokens
+
+            counted = vocab.model_copy(update={"size": fixed_vocabulary(vocab).size})
+            return set_values(program, {"vocab": Given(counted, origin)})
         base = TokenizerFile(path=str(reading.tokenizer_folder(user_path(vocab.path))))
         if of_init and init:
             if not is_folder(init.path):
@@ -159,9 +164,12 @@ def nowhere_to_begin(init: FromOther, span: Span | None, diagnostics: Diagnostic
 def vocabulary_of_init(run: Path) -> TokenizerFile:
     """The vocabulary of a run or a model folder, of as many tokens as its table has rows."""
     folder = reading.tokenizer_folder(run)
-    program = reading.settings_in(run / "resolved.json").get("vocabulary")
-    config = reading.settings_in(reading.network_folder(run) / "config.json").get("vocab_size")
-    size = (isinstance(program, dict) and program.get("size")) or config or 0
+    config = reading.settings_in(reading.network_folder(run) / "config.json")
+    match reading.settings_in(run / "resolved.json"):
+        case {"stages": [*_, {"encoder": {"vocab_size": size}}]}:
+            pass
+        case _:
+            size = config.get("vocab_size") or 0
     lower = True
     with suppress(MissingInputError):
         lower = reading.read_tokenizer(folder).lower
@@ -221,6 +229,7 @@ def _require_prepared(text: Prepared, vocab: Vocabulary) -> None:
     from bertc.base.storage.place import FolderAt
     from bertc.text.prepared import opening
     from bertc.text.shards import spelling
+    from bertc.text.vocab.fixed import fixed_vocabulary
     from bertc.text.vocab.vocabulary import load_vocabulary
 
     corpus = opening.read_corpus(place := FolderAt(text.path))
@@ -228,4 +237,6 @@ def _require_prepared(text: Prepared, vocab: Vocabulary) -> None:
     digest = ""  # of a vocabulary to learn, which tokens cannot give
     if isinstance(vocab, TokenizerFile):
         digest = spelling(load_vocabulary(vocab))
+    elif isinstance(vocab, Fixed):
+        digest = spelling(fixed_vocabulary(vocab))
     opening.refuse_other_tokenizer(text, corpus, digest)

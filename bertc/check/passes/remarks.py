@@ -12,7 +12,7 @@ from bertc.ir.learning.objective import balance_directions
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.program import Complete, CompleteStage
 from bertc.ir.program.reading import causal_rows
-from bertc.ir.vocabulary import Bytes, Extended, TokenizerFile, Trimmed
+from bertc.ir.vocabulary import Bytes, Extended, Fixed, TokenizerFile, Trimmed
 
 HEAD_WIDTH = 64
 """Head width of every release of BERT; the default number of heads is derived from it."""
@@ -106,7 +106,8 @@ _OF_TUNING: tuple[Rule[CompleteStage], ...] = (
 )  # fmt: skip
 _OF_UNNAMED_TEXT: tuple[Rule[CompleteStage], ...] = (
     Rule("R117", "objective",
-         lambda s: not isinstance(s.vocab, Bytes | TokenizerFile) and isinstance(s.init, Drawn),
+         lambda s: not isinstance(s.vocab, Bytes | Fixed | TokenizerFile)
+                   and isinstance(s.init, Drawn),
          "the vocabulary of the task is learned from the docstrings of all installed packages",
          label="its own texts may have other words",
          help='name its texts, as in data=files("train.tsv", column="review")'),

@@ -18,7 +18,7 @@ from bertc.ir.program.settings import Heads
 if TYPE_CHECKING:
     from bertc.text.vocab.vocabulary import Vocabulary
 
-VocabularySize = Annotated[TableRows, Field(ge=16)]
+VocabularySize = Annotated[TableRows, Field(ge=6)]
 PadId = Annotated[int, Field(ge=0, le=1_000_000)]
 Layers = Annotated[int, Field(ge=1, le=1000)]
 

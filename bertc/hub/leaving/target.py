@@ -161,7 +161,14 @@ def padding(resolved: Resolved) -> int:
             vocabulary.WordPiece() | vocabulary.Unigram() | vocabulary.Words() | vocabulary.Bytes()
         ):
             return 0
-        case vocabulary.TokenizerFile() | vocabulary.Extended() | vocabulary.Trimmed():
+        case vocabulary.Characters(specials=specials) | vocabulary.Kmers(specials=specials):
+            return int(specials != "bert")
+        case (
+            vocabulary.Listed()
+            | vocabulary.TokenizerFile()
+            | vocabulary.Extended()
+            | vocabulary.Trimmed()
+        ):
             return max(0, first_position(resolved.encoder) - 1)
 
 

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from bertc.base.diagnostics import DataError, UsageError, listed, refuse_all, several
+from bertc.base.diagnostics.errors import UnknownTokensError
 from bertc.base.storage.place import FolderAt
 from bertc.cost.units import bytes_text
 from bertc.ir.cleaning import Documents
 from bertc.ir.data import Files
 from bertc.ir.program import Resolved
-from bertc.ir.vocabulary import TokenizerFile
+from bertc.ir.vocabulary import Fixed, TokenizerFile
 from bertc.lang import setting_shape, show_value
 from bertc.text.batches.arranged import arrangements, count_rows, how
 from bertc.text.batches.order import texts_of
@@ -30,6 +31,7 @@ from bertc.text.shards import spelling, tokenise
 from bertc.text.sources.files import open_files
 from bertc.text.sources.opening import open_source
 from bertc.text.sources.source import CorpusText, TextSource, identifies_file
+from bertc.text.vocab.fixed import unknown_remark
 from bertc.text.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertc.text.vocabularies import vocabulary_for
 
@@ -198,6 +200,10 @@ def _make(
             folder, source, work.vocabulary, plan.holdout, _Counting(report),
             least=len(plan.parts) == 1, cores=cores, rules=Documents(**plan.clean),
         )  # fmt: skip
+        node = Resolved.model_validate(plan.program).vocabulary
+        if isinstance(node, Fixed):
+            counts = np.fromfile(folder / "train.counts", np.int64)
+            unknown_remark(node, source, work.vocabulary, counts)
         facts |= {"damaged": [error.message for error in damaged]} if damaged else {}
         return {**facts, "rows": rows_of(plan, folder), "plan": plan.digest_of(name)}
 
@@ -205,7 +211,7 @@ def _make(
     try:
         put_folder(work.place, name, fill, anew=part_at(work.place, name) is not None)
     except DataError as error:
-        if work.skip_damaged:
+        if work.skip_damaged or isinstance(error, UnknownTokensError):
             raise
         return [error]  # after which the other parts are made
     return damaged

@@ -45,6 +45,8 @@ NOT_PASSED_ON = frozenset(
 ANOTHER = (
     "copy it again from its source, or take another tokenizer: vocab=wordpiece(30k) learns one"
 )
+ESM = "EsmTokenizer"
+"""A class of Python alone whose rules are written as a tokenizer.json."""
 TOKENS_OF_CHARACTER = 64
 """Tokens that a character may become; compatibility forms have up to 18 characters."""
 FAST_ONLY = (
@@ -109,12 +111,14 @@ def read_or_refuse(folder: Path, lower: bool) -> dict[str, Any]:
 
 def _read(folder: Path, lower: bool) -> dict[str, Any]:
     """A tokenizer.json, tokens by role, settings for other readers, and what files say of case."""
+    from bertc.text.tokenizers.of_esm import of_esm
+
     theirs = _load(folder)
     if not lower and _lowers(theirs):
         theirs = _load(folder, do_lower_case=False)
         if _lowers(theirs):
             raise DataError("lower=false does not keep its capitals", "leave lower=false out")
-    backend = theirs.backend_tokenizer
+    backend = of_esm(theirs) if type(theirs).__name__ == ESM else theirs.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
     checked_size(theirs.get_vocab(), "its vocabulary")  # whose text has a line for each id below
@@ -190,7 +194,7 @@ def _settle_class(folder: Path, files: set[str]) -> None:
     if theirs is None and "AutoTokenizer" in str(config.get("auto_map")):
         message = "its tokenizer is code of the folder, which bertc does not run"
         raise UnsafeError(message, FAST_ONLY)
-    slow = theirs and not issubclass(theirs, TokenizersBackend)
+    slow = theirs and not issubclass(theirs, TokenizersBackend) and theirs.__name__ != ESM
     if slow or (theirs is None and not generic and "tokenizer.json" not in files):
         reason = "a class of Python without a fast backend" if slow else "which transformers lacks"
         raise DataError(f"its tokenizer is {shown(named)}, {reason}", FAST_ONLY)
@@ -214,7 +218,7 @@ def _try(theirs: Any, written: str) -> None:
     special = sorted(str(token) for token in theirs.added_tokens_encoder)[:40]
     texts = (*TRIAL_TEXTS, *(f"a{token} b {token}{token.lower()}  {token}c" for token in special))
     for first, second in zip(texts, (*texts[2:], *TRIAL_TEXTS[2:4]), strict=True):
-        for row in ((first,), (first, second)):
+        for row in ((first,), (first, second))[: 1 + (theirs.is_fast or bool(theirs.eos_token))]:
             text = shown(row[-1])
             failing = as_data_error(f"its tokenizer fails on the text {text}", ANOTHER)
             with warnings.catch_warnings(), failing:

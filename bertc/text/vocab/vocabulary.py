@@ -15,12 +15,12 @@ from tokenizers import Tokenizer, processors
 from bertc.base.diagnostics import DataError, escaped
 from bertc.base.storage.paths import user_path
 from bertc.ir.vocabulary import TokenizerFile
-from bertc.text.tokenizers.by_transformers import ANOTHER, checked_size
+from bertc.text.tokenizers.by_transformers import ANOTHER, ESM, checked_size
 from bertc.text.tokenizers.reading import read_tokenizer, tokenizer_folder
 
 ROLES: Mapping[str, tuple[str, ...]] = {
     "pad": ("[PAD]", "<pad>"), "unk": ("[UNK]", "<unk>"), "cls": ("[CLS]", "<cls>", "<s>"),
-    "sep": ("[SEP]", "<sep>", "</s>"), "mask": ("[MASK]", "<mask>"),
+    "sep": ("[SEP]", "<sep>", "</s>", "<eos>"), "mask": ("[MASK]", "<mask>"),
 }  # fmt: skip
 """Spellings of the five special tokens in published vocabularies, for files that name none.
 
@@ -84,6 +84,8 @@ class Vocabulary:
         if segments in ("needed", "unread"):
             types = ["token_type_ids"] if segments == "needed" else []
             config[INPUTS] = ["input_ids", *types, "attention_mask"]
+        if config["tokenizer_class"] == ESM:  # whose own default is a token
+            config.setdefault("eos_token", None)
         came = self.passed_on.get(LONGEST_ROW)
         stated = came if isinstance(came, int | float) and came > 0 else 0
         if longest := stated or room or seq:
@@ -92,7 +94,7 @@ class Vocabulary:
             content = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
             (folder / f"{name}.json").write_text(content, encoding="utf-8")
         model = json.loads(self.tokenizer.to_str())["model"]
-        if model["type"] == "WordPiece":
+        if model["type"] == "WordPiece" or config["tokenizer_class"] == ESM:
             tokens = (self.token(token_id) for token_id in range(self.size))
             (folder / "vocab.txt").write_text("\n".join(tokens) + "\n", encoding="utf-8")
         elif model["type"] == "BPE":
@@ -187,7 +189,10 @@ def from_tokenizer(
     ids = tokenizer.get_vocab(with_added_tokens=True)
     size = checked_size(ids, name)
     known = {role: ids[token] for role, token in (named or {}).items() if token in ids}
-    model = str(json.loads(tokenizer.to_str())["model"]["type"])
+    written = json.loads(tokenizer.to_str())["model"]
+    model = str(written["type"])
+    if written.get("merges") == [] and not is_byte_level(tokenizer):
+        model = "WordLevel"  # ESMC's: each character is a word
     roles = {role: _role(role, known, ids, name, model) for role in ROLES}
     if tokenizer.post_processor is None:
         ends = ((str(tokenizer.id_to_token(roles[role])), roles[role]) for role in ("sep", "cls"))

@@ -1,0 +1,45 @@
+"""EsmTokenizer, a class of Python alone, as a tokenizer.json of the same ids."""
+
+import re
+from collections import defaultdict
+from collections.abc import Set
+from typing import Any
+
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
+
+WHITE_SPACE = r"[\s\x1c-\x1f]+"
+"""White space as Python's str.split has it."""
+
+
+def of_esm(theirs: Any) -> Tokenizer:
+    """The longest token at each place; other letters up to one or to white space are unknown."""
+    ids, special = theirs.get_vocab(), [str(token) for token in theirs.all_special_tokens]
+    cls, eos = theirs.cls_token, theirs.eos_token
+    tokenizer = Tokenizer(models.WordLevel(ids, unk_token=str(theirs.unk_token)))
+    # Training reads what spells a special token as text.
+    as_text = Regex("|".join(map(re.escape, special)))
+    tokenizer.normalizer = normalizers.Replace(as_text, "\ufffd")
+    tokens = pre_tokenizers.Split(Regex(_longest(ids.keys() - {*special})), "isolated")
+    words = pre_tokenizers.Split(Regex(WHITE_SPACE), "removed")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([tokens, words])
+    tokenizer.add_special_tokens(special)
+    # The class of Nucleotide Transformer's folders puts no token after a text.
+    single = [f"{cls}:0", "$A:0", *([f"{eos}:0"] if eos else [])]
+    second = ["$B:1", *([f"{eos}:1"] if eos else [])]
+    ends = [(token, ids[token]) for token in (cls, eos) if token]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=single, pair=[*single, *second], special_tokens=ends
+    )
+    return tokenizer
+
+
+def _longest(tokens: Set[str]) -> str:
+    """A regular expression that takes the longest of some tokens: of A, AA, AC, C and CA
+    ``[A](?:[AC])?|[C](?:[A])?``."""
+    rests, letters = defaultdict[str, set[str]](set), defaultdict[frozenset[str], str](str)
+    for token in tokens - {""}:
+        rests[token[0]].add(token[1:])
+    for letter in sorted(rests):
+        letters[frozenset(rests[letter])] += letter
+    ways = "|".join(f"[{re.escape(first)}]{_longest(rest)}" for rest, first in letters.items())
+    return f"(?:{ways})" + "?" * ("" in tokens) if ways else ""
