@@ -165,6 +165,7 @@ NETWORKS: dict[str, dict[str, str]] = {
     | {"own": "objective=mlm(unit=own('own_parts.py:Pairs'))"},
     "corpus": {
         "docstrings": "data=docstrings", "files": 'data=files("farm.txt")',
+        "fasta": 'data=fasta("farm.fasta")',
         "hf": 'data=hf("nobody/nothing")', "pairs": f"objective=tlm {PAIRS}",
         "prepared": 'data=prepared("prepared")',
     },

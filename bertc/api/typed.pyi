@@ -380,6 +380,12 @@ def fan_in(
     """Scaled by the input width: tables normal with std width^-1/2, matrices uniform."""
 
 
+def fasta(
+    path: Value = ..., *, language: Value = ..., masked: Value = ...
+) -> Words:
+    """Sequences in FASTA, each a document, or reads in FASTQ (.fastq, .fq); also .gz or .zst."""
+
+
 def ffn(
     
 ) -> Words:
@@ -387,7 +393,7 @@ def ffn(
 
 
 def files(
-    path: Value = ..., column: Value = ..., *, language: Value = ..., sentences: Value = ...
+    path: Value = ..., column: Value = ..., *, language: Value = ..., sentences: Value = ..., ids: Value = ...
 ) -> Words:
     """Files that match a glob: text, and .jsonl, .csv, .tsv, .parquet, each also .gz or .zst."""
 

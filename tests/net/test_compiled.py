@@ -19,7 +19,7 @@ UNTRIED = {
     ("vocabulary", "extend"), ("vocabulary", "trim"),  # tests/run/test_other_tokens.py
     *(("embeddings", kind) for kind in UNIONS["embeddings"]),
     ("corpus", "hf"),  # needs a network
-    ("corpus", "prepared"),  # tests/text/test_prepared.py
+    ("corpus", "prepared"), ("corpus", "fasta"),  # tests/text: test_prepared, test_sequences
     ("source", "run"), ("source", "none"),  # a teacher's folder; a stage without any says nothing
     ("prune", "none"), ("features", "last"),  # what is usual is left out of the JSON
     ("residual", "plain"), ("optimizer", "own"), ("schedule", "own"),  # both: test_own.py
