@@ -190,6 +190,7 @@ NETWORKS: dict[str, dict[str, str]] = {
     "copies": {
         **alike("none edit", f"{CLASSIFY}) augment={{}}"),
         "replace": f"{CLASSIFY}) augment=replace('bert')",
+        "reverse_complement": 'augment=reverse_complement data=fasta("farm.fasta")',
     },
     "loss": {
         "plain": f"{CLASSIFY}, loss=plain(0.1))", "balanced": f"{TAG}, loss=balanced)",

@@ -710,6 +710,12 @@ def restore(
     """Predict the original tokens where a generator replaced some (ELECTRA 3.4)."""
 
 
+def reverse_complement(
+    probability: Value = ...
+) -> Words:
+    """Rows of text as the other strand of DNA has them, each with `probability` in every pass."""
+
+
 def rising(
     rows: Value = ..., over: Value = ..., by: Value = ...
 ) -> Words:
@@ -791,7 +797,7 @@ def sop(
 def span(
     p: Value = ..., max: Value = ..., *, lengths: Value = ...
 ) -> Words:
-    """Runs of words with truncated geometric lengths (SpanBERT 3.1), or 1 to `max` alike."""
+    """Runs of words: truncated geometric lengths (SpanBERT 3.1), 1 to `max` alike, or `max`."""
 
 
 def spec(

@@ -199,11 +199,12 @@ class Blocks(RowFormat):
 class DocSentences(RowFormat):
     """Whole sentences of one document, as many as fit (RoBERTa 4.2, SpanBERT as released).
 
-    With ``cut`` a row is the beginning of a document, up to its last token, and the rest is lost.
+    With ``cut`` each document is one row: its beginning, up to the last token that fits, or with
+    ``cut=random`` as many tokens from a place that is drawn in every pass (ESM-2).
     """
 
     kind: Literal["doc-sentences"] = "doc-sentences"
-    cut: Annotated[bool, Field(exclude_if=not_)] = False
+    cut: Annotated[bool | Literal["random"], Field(exclude_if=not_)] = False
 
 
 class SingleSegment(RowFormat):

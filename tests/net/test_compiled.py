@@ -35,6 +35,7 @@ UNTRIED = {
     ("init", "vectors"),  # begins with another file: tests/model/test_bilstm.py
     ("loss", "plain"), ("loss", "balanced"), ("loss", "weights"), ("loss", "focal"),  # kinds.py
     ("copies", "none"), ("copies", "edit"), ("copies", "replace"),  # tests/run/test_copies.py
+    ("copies", "reverse_complement"),  # tests/text/test_sequences.py
 }  # fmt: skip
 
 
