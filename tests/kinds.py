@@ -167,6 +167,7 @@ NETWORKS: dict[str, dict[str, str]] = {
     | {"own": "objective=mlm(unit=own('own_parts.py:Pairs'))"},
     "corpus": {
         "docstrings": "data=docstrings", "files": 'data=files("farm.txt")',
+        "fasta": 'data=fasta("farm.fasta")',
         "hf": 'data=hf("nobody/nothing")', "pairs": f"objective=tlm {PAIRS}",
         "prepared": 'data=prepared("prepared")',
     },
@@ -191,6 +192,7 @@ NETWORKS: dict[str, dict[str, str]] = {
     "copies": {
         **alike("none edit", f"{CLASSIFY}) augment={{}}"),
         "replace": f"{CLASSIFY}) augment=replace('bert')",
+        "reverse_complement": 'augment=reverse_complement data=fasta("farm.fasta")',
     },
     "loss": {
         "plain": f"{CLASSIFY}, loss=plain(0.1))", "balanced": f"{TAG}, loss=balanced)",

@@ -386,6 +386,12 @@ def fan_in(
     """Scaled by the input width: tables normal with std width^-1/2, matrices uniform."""
 
 
+def fasta(
+    path: Value = ..., *, language: Value = ..., masked: Value = ...
+) -> Words:
+    """Sequences in FASTA, each a document, or reads in FASTQ (.fastq, .fq); also .gz or .zst."""
+
+
 def ffn(
     
 ) -> Words:
@@ -393,7 +399,7 @@ def ffn(
 
 
 def files(
-    path: Value = ..., column: Value = ..., *, language: Value = ..., sentences: Value = ...
+    path: Value = ..., column: Value = ..., *, language: Value = ..., sentences: Value = ..., ids: Value = ...
 ) -> Words:
     """Files that match a glob: text, and .jsonl, .csv, .tsv, .parquet, each also .gz or .zst."""
 
@@ -722,6 +728,12 @@ def restore(
     """Predict the original tokens where a generator replaced some (ELECTRA 3.4)."""
 
 
+def reverse_complement(
+    probability: Value = ...
+) -> Words:
+    """Rows of text as the other strand of DNA has them, each with `probability` in every pass."""
+
+
 def rising(
     rows: Value = ..., over: Value = ..., by: Value = ...
 ) -> Words:
@@ -803,7 +815,7 @@ def sop(
 def span(
     p: Value = ..., max: Value = ..., *, lengths: Value = ...
 ) -> Words:
-    """Runs of words with truncated geometric lengths (SpanBERT 3.1), or 1 to `max` alike."""
+    """Runs of words: truncated geometric lengths (SpanBERT 3.1), 1 to `max` alike, or `max`."""
 
 
 def spec(

@@ -47,17 +47,35 @@ class Docstrings(_OneLanguage):
 class Files(_OneLanguage):
     """Files that match a glob: text, and .jsonl, .csv, .tsv, .parquet, each also .gz or .zst.
 
-    In those four formats each row is a document, its text in ``column``. Any other file is plain
-    text: one document, or with ``sentences=lines`` several, separated by blank lines.
+    In those four formats each row is a document, its text in ``column``, or a list of items, words
+    or numbers; with ``ids`` these are token ids as they are. Any other file is plain text: one
+    document, or with ``sentences=lines`` several, separated by blank lines.
     """
 
     kind: Literal["files"] = "files"
     path: Annotated[str, Field(min_length=1)]
     column: str = "text"
     sentences: Sentences = "split"
+    ids: Annotated[bool, Field(exclude_if=not_)] = False
     layout = ("column", "sentences")
     positional = ("path", "column")
     bare_string = ("path",)
+
+
+class Fasta(_OneLanguage):
+    """Sequences in FASTA, each a document, or reads in FASTQ (.fastq, .fq); also .gz or .zst.
+
+    Lower-case letters, which are soft-masked, are read as upper-case ones or, with ``masked=skip``,
+    left out; so is a ``*`` at the end of a sequence.
+    """
+
+    kind: Literal["fasta"] = "fasta"
+    path: Annotated[str, Field(min_length=1)]
+    masked: Literal["upper", "skip"] = "upper"
+    sentences: ClassVar[Sentences] = "whole"
+    ids: ClassVar[bool] = False
+    layout = ("masked",)
+    positional = ("path",)
 
 
 class Hf(_OneLanguage):
@@ -122,7 +140,7 @@ class Parallel(Node):
         return tuple(language for language, _ in self.sides)
 
 
-Corpus = Annotated[Docstrings | Files | Hf | Parallel | Prepared, BY_KIND]
+Corpus = Annotated[Docstrings | Fasta | Files | Hf | Parallel | Prepared, BY_KIND]
 
 
 class Share(Node):
@@ -130,17 +148,6 @@ class Share(Node):
 
     weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
     corpus: Corpus
-
-
-def drop_places(shares: tuple[Share, ...]) -> tuple[Share, ...]:
-    """Shares that are equal wherever prepared text lies, and however much of it is copied."""
-    anywhere = {"path": "", "cache": 0}
-    return tuple(
-        share.model_copy(update={"corpus": share.corpus.model_copy(update=anywhere)})
-        if isinstance(share.corpus, Prepared)
-        else share
-        for share in shares
-    )
 
 
 class RowFormat(Node):
@@ -192,11 +199,12 @@ class Blocks(RowFormat):
 class DocSentences(RowFormat):
     """Whole sentences of one document, as many as fit (RoBERTa 4.2, SpanBERT as released).
 
-    With ``cut`` a row is the beginning of a document, up to its last token, and the rest is lost.
+    With ``cut`` each document is one row: its beginning, up to the last token that fits, or with
+    ``cut=random`` as many tokens from a place that is drawn in every pass (ESM-2).
     """
 
     kind: Literal["doc-sentences"] = "doc-sentences"
-    cut: Annotated[bool, Field(exclude_if=not_)] = False
+    cut: Annotated[bool | Literal["random"], Field(exclude_if=not_)] = False
 
 
 class SingleSegment(RowFormat):
@@ -259,7 +267,7 @@ def file_names(corpus: Corpus) -> tuple[tuple[str, str], ...]:
     match corpus:
         case Parallel(path=""):
             return tuple((where, language) for language, where in corpus.sides)
-        case Files() | Parallel():
+        case Fasta() | Files() | Parallel():
             return ((corpus.path, "path"),)
         case Docstrings() | Hf() | Prepared():
             return ()
@@ -276,9 +284,8 @@ class Turns(Node):
 class MixedRows(Turns):
     """Rows of any language in a batch.
 
-    ``translations`` is the fraction of rows that are translation pairs, if there is monolingual
-    text too; 0: in proportion to the data. ``both_orders``: each pair is read in both orders,
-    equally often.
+    ``translations``: the fraction of rows that are pairs, if there is monolingual text too; 0: in
+    proportion to the data. ``both_orders``: each pair is read in both orders, equally often.
     """
 
     kind: Literal["rows"] = "rows"

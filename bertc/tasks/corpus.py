@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file
 from bertc.ir.data import WINDOW, Prepared
+from bertc.ir.learning.augmentation import chance_of_turns
 from bertc.ir.program import Resolved, TaskStage
 from bertc.ir.vocabulary import Fixed
 from bertc.tasks.examples.copies import Copier, WordNetworks
@@ -155,7 +156,8 @@ def _content(
         ]
         form = stage.format.model_dump(mode="json")
         draws = (stage.batch, stage.pack, stage.smoothing, stage.mixing.model_dump(mode="json"))
-        stages.append((shares, form, stage.pairs, stage.seq, *draws))
+        turns = filter(None, [chance_of_turns(stage.augment)])
+        stages.append((shares, form, stage.pairs, stage.seq, *draws, *turns))
     return fingerprint(VERSION, spelling(vocabulary), stages, resolved.run.seed)
 
 

@@ -4,7 +4,7 @@ import hashlib
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from shutil import copytree, ignore_patterns
@@ -61,7 +61,9 @@ def tokenise(
     dtype, digest = token_dtype(vocabulary.size), hashlib.sha256()
     progress.begin(f"tokenising {source.name}", source.total, source.unit)
     writer, measure = CleanWriter(folder, dtype, vocabulary.sep, rules), Measure(rules)
-    encode = Encode(vocabulary.tokenizer.to_str(), source.sentences)
+    encode = Encode(vocabulary.tokenizer.to_str(), source.sentences, source.ids)
+    if source.ids:
+        source = replace(source, read=partial(source.read, below=vocabulary.size))
     number = processes(source.text_bytes, TEXT_BYTES_PER_PROCESS, cores)
     try:
         batches = spread(encode, _batches(source, holdout, digest, measure), number)
@@ -105,10 +107,11 @@ def _write(writer: CleanWriter, runs: list[_Run], encoded: Encoded) -> None:
 
 @dataclass(frozen=True)
 class Encode:
-    """Encoder of pieces into token ids."""
+    """Encoder of pieces into token ids, or reader of ``ids`` that they spell."""
 
     spelling: str
     sentences: Sentences
+    ids: bool = False
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -126,6 +129,9 @@ class Encode:
 
     def __call__(self, pieces: list[RawPiece]) -> Encoded:
         """Token ids of some pieces; sentences after others may have a space before."""
+        if self.ids:
+            rows = [np.array(text.split(), np.uint32) for text, _ in pieces]
+            return np.concatenate(rows), np.array([*map(len, rows)]), [1] * len(rows)
         split_pieces = [split_sentences(text, self.sentences) for text, _ in pieces]
         sentences = [
             f" {sentence}" if self._spaced and (inside or place) else sentence

@@ -181,6 +181,9 @@ def sample(sources: LanguageSources, progress: Progress, smoothing: float = 1.0)
     for language, source in sources:
         parts = source.parts[:: -(-len(source.parts) // MAX_PARTS)] if source.parts else (source,)
         total = sum(part.total for part in parts)
+        if source.ids:
+            message = f"{source.name} has token ids, from which no vocabulary is learned"
+            raise DataError(message, 'name the one that they are of, as in vocab="bert/vocab.txt"')
         progress.begin(f"reading {source.name} for the vocabulary", total, source.unit)
         for text, _, amount, _ in all_of(part.read for part in parts):
             rank = _rank(text)

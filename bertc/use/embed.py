@@ -22,15 +22,17 @@ from bertc.run.models.vectors import Embedded, embed, likeness
 from bertc.tasks.layouts.related import read_texts
 from bertc.tasks.layouts.table import DataPart, rows_of
 from bertc.text.sources.files import has_columns, matching_files
+from bertc.text.sources.sequences import has_sequences
 from bertc.text.sources.source import lines, opened_stream
 from bertc.use.answer_files import AnswerRow
 
 
 class PlacedText(NamedTuple):
-    """A text and its place: file and line."""
+    """A text and its place: file and line; the ``id`` of a sequence."""
 
     place: str
     text: str
+    id: str = ""
 
 
 def embed_file(
@@ -70,7 +72,8 @@ def embed_file(
         return rows, embedded, []
     ((scores_n,),) = likeness(model, run, embedding([near], kind="query"), embedded)
     best = scores_n.argsort(descending=True, stable=True).tolist()
-    scored = ({"score": round(float(scores_n[number]), 6), **rows[number]._asdict()}
+    rows_named = [{n: value for n, value in row._asdict().items() if value} for row in rows]
+    scored = ({"score": round(float(scores_n[number]), 6), **rows_named[number]}
               for number in best if texts[number].strip())  # fmt: skip
     return rows, embedded, [*islice(scored, top)]
 
@@ -81,10 +84,12 @@ def _rows(path: Path, column: str) -> Iterator[PlacedText]:
         with opened_stream(path) as stream:
             yield from (PlacedText(f"{path}:{number}", line) for number, line in lines(stream))
         return
-    columns = (column or "text",)
+    named = has_sequences(path)
+    columns = (column or ("sequence" if named else "text"),)
     try:
-        for _, place, cells in rows_of(DataPart(path), columns, ()):
-            yield PlacedText(place, *read_texts(cells, columns, place))
+        for key, place, cells in rows_of(DataPart(path), columns, ()):
+            (words,) = read_texts(cells, columns, place)
+            yield PlacedText(place, words, key if named else "")
     except MissingColumnError as error:
         help = f"--text COLUMN names the column of the text: {error.help}"
         raise DataError(error.message, help) from None
@@ -98,8 +103,10 @@ def refuse_other_files(to: Path) -> None:
         raise UsageError(f"there is no folder {to.parent}", help="-o in one that is there")
 
 
-def write_vectors(texts: Sequence[str], embedded: Embedded, to: Path) -> None:
-    """Write vectors to a ``.npy`` file, or with their texts to a ``.parquet`` file."""
+def write_vectors(
+    texts: Sequence[str], embedded: Embedded, to: Path, ids: Sequence[str] = ()
+) -> None:
+    """Write vectors to a ``.npy`` file, or with their texts and any ids to a ``.parquet`` file."""
     stream, vectors = BytesIO(), embedded.vectors
     if to.suffix == ".npy":
         np.save(stream, vectors)
@@ -113,5 +120,7 @@ def write_vectors(texts: Sequence[str], embedded: Embedded, to: Path) -> None:
         if vectors.ndim == 3:  # a list of the tokens that are there
             begins = np.cumsum([0, *is_token.sum(1)], dtype=np.int32)
             lists = pa.ListArray.from_arrays(pa.array(begins), lists)
-        write_table(pa.table({"text": pa.array(texts, pa.string()), "vector": lists}), stream)
+        columns = {"text": pa.array(texts, pa.string()), "vector": lists}
+        named = {"id": pa.array(ids, pa.string())} if any(ids) else {}
+        write_table(pa.table(named | columns), stream)
     durable.replace(to, stream.getvalue())

@@ -13,7 +13,7 @@ from tests.kinds import UNIT_KINDS
 from tests.learn import material
 from tests.learn.material import MASK, ORDINARY, PAD, VOCAB, chosen, corrupted, program, rows, vocab
 
-UNITS = ("token", "adaptive", "word", "ngram(3)", "span(0.2, 10)")
+UNITS = ("token", "adaptive", "word", "ngram(3)", "span(0.2, 10)", "span(max=6, lengths=fixed)")
 
 
 def test_every_unit_of_masking_is_tried():

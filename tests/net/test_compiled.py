@@ -19,7 +19,7 @@ UNTRIED = {
     ("vocabulary", "extend"), ("vocabulary", "trim"),  # tests/run/test_other_tokens.py
     *(("embeddings", kind) for kind in UNIONS["embeddings"]),
     ("corpus", "hf"),  # needs a network
-    ("corpus", "prepared"),  # tests/text/test_prepared.py
+    ("corpus", "prepared"), ("corpus", "fasta"),  # tests/text: test_prepared, test_sequences
     ("source", "run"), ("source", "none"),  # a teacher's folder; a stage without any says nothing
     ("prune", "none"), ("features", "last"),  # what is usual is left out of the JSON
     ("residual", "plain"), ("optimizer", "own"), ("schedule", "own"),  # both: test_own.py
@@ -35,6 +35,7 @@ UNTRIED = {
     ("init", "vectors"),  # begins with another file: tests/model/test_bilstm.py
     ("loss", "plain"), ("loss", "balanced"), ("loss", "weights"), ("loss", "focal"),  # kinds.py
     ("copies", "none"), ("copies", "edit"), ("copies", "replace"),  # tests/run/test_copies.py
+    ("copies", "reverse_complement"),  # tests/text/test_sequences.py
 }  # fmt: skip
 
 

@@ -11,7 +11,9 @@ from bertc.base.storage.paths import files_matching
 from bertc.base.storage.place import FolderAt
 
 PACKED = (".gz", ".zst")
-FORMATS = (".tsv", ".csv", ".jsonl", ".parquet")
+SEQUENCES, READS = (".fasta", ".faa", ".fna"), (".fastq", ".fq")
+"""Endings of sequences in FASTA, and of reads in FASTQ."""
+FORMATS = (".tsv", ".csv", ".jsonl", ".parquet", *SEQUENCES, *READS)
 """Endings of files whose rows have columns; all other files are text."""
 _MADE_TEXT = {
     ".json": "an object a line: name it {1}.jsonl; a list: jq -c '.[]' {0} > {1}.jsonl",

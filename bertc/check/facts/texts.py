@@ -14,7 +14,7 @@ from bertc.base.storage.place import FolderAt
 from bertc.cost import Estimate
 from bertc.cost.figures import DataEstimate
 from bertc.cost.machines.device import LOADED_TOKENS
-from bertc.ir.data import Corpus, Docstrings, Hf, Prepared, file_names
+from bertc.ir.data import Corpus, Docstrings, Fasta, Hf, Prepared, file_names
 from bertc.ir.program import Complete, Resolved, Stage, TaskStage
 
 PREPARED_BYTES = 2.5e6
@@ -124,7 +124,7 @@ def _look_at_one(corpus: Corpus, id_bytes: int) -> TextFacts | None:
 
             names = [name for name, _ in file_names(corpus)]
             size = sum(unpacked_bytes(matching_files(name)) for name in names)
-            tokens = max(1, int(size / BYTES_A_TOKEN))
+            tokens = max(1, int(size / (1 if isinstance(corpus, Fasta) else BYTES_A_TOKEN)))
             counts = tokens, tokens // TOKENS_A_SENTENCE
             return TextFacts(" ".join(names), size, *counts, id_bytes, counted=False)
         from bertc.text.prepared.opening import bytes_of, read_corpus

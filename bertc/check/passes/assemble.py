@@ -9,6 +9,7 @@ from bertc.check.passes.settings import layer_values, reads_on
 from bertc.check.passes.teaching.teachers import taught_terms
 from bertc.ir.changing.growth import FromRun, NetworkChange, Turned
 from bertc.ir.data import FULL, PAIRED
+from bertc.ir.learning.augmentation import chance_of_turns
 from bertc.ir.learning.objective import balance_directions
 from bertc.ir.network.body import Body
 from bertc.ir.network.body_node import Transformer
@@ -145,7 +146,7 @@ def _begins_anew(stage: CompleteStage, before: AnyStage | None, facing: object) 
 
 _AS_THEY_ARE = tuple(name for name in Stage.model_fields if name in CompleteStage.model_fields)
 _OF_TASKS = ("augment", *(method.setting for method in METHODS if method.reads == "tasks"))
-"""Settings of the whole run that apply to its stages of tasks only."""
+"""Settings of the whole run that apply to its stages of tasks only, the first unless it turns."""
 
 
 def _stage(
@@ -163,8 +164,9 @@ def _stage(
     kind = TaskStage if tuned else TextStage
     ways = [term.objective.pairs for term in stage.objective if term.objective.pairs != "none"]
     pairs: Pairs = (*ways, "consecutive")[0] if stage.format.kind in PAIRED else "none"
+    unread = () if tuned else _OF_TASKS[chance_of_turns(stage.augment) > 0 :]
     settings = _same(stage, *_AS_THEY_ARE) | {
-        name: CompleteStage.model_fields[name].default for name in _OF_TASKS if not tuned
+        name: CompleteStage.model_fields[name].default for name in unread
     }
     del settings["generator"], settings["grow"], settings["objective"]
     return kind(

@@ -5,8 +5,10 @@ from dataclasses import replace
 
 from bertc.base.diagnostics import Diagnostics, listed, several
 from bertc.check.passes.settings import Checker
+from bertc.ir.data import PAIRED, RUNNING
 from bertc.ir.fixes import Rule, argument, note, span_if_written
 from bertc.ir.learning import UNCHANGED, Embed, Labels, Score, Several, Span, Vector, label_names
+from bertc.ir.learning.augmentation import ReverseComplement, chance_of_turns
 from bertc.ir.learning.task import UNKNOWN, Task
 from bertc.ir.methods.method import removing
 from bertc.ir.network.head import POOLINGS
@@ -200,6 +202,9 @@ _OF_TASKS: tuple[Rule[CompleteStage], ...] = (
     Rule("E277", "objective", _find_misweighed,
          _find_misweighed,
          help="a weight for each label, in their order"),
+    Rule("E276", "augment",
+         lambda s: any(isinstance(part.copies, ReverseComplement) for part in s.augment),
+         "reverse_complement turns rows of text, and a task has examples", help="augment=none"),
     Rule("E276", "augment", lambda s: s.augment != UNCHANGED and _find_uncopied(s),
          lambda s: "augment copies examples of texts with a label or a score, but those of "
          f"{listed(_find_uncopied(s))} have others",
@@ -221,9 +226,13 @@ _OF_TEXTS: tuple[Rule[CompleteStage], ...] = (
     Rule("E272", "epochs", lambda s: s.epochs,
          "epochs needs the examples of a task, but the objective has none; text needs steps",
          also=("objective", "the objective is set here"), help="epochs=0"),
-    Rule("E276", "augment", lambda s: s.augment != UNCHANGED,
-         "augment copies examples of texts with a label or a score, but the objective has none",
-         also=("objective", "the objective is set here"), help="augment=none"),
+    Rule("E276", "augment",
+         lambda s: s.augment != UNCHANGED and (not chance_of_turns(s.augment)
+         or s.translation_term or s.format.kind in (*PAIRED, *RUNNING)),
+         "augment copies examples of tasks; rows of text are turned by reverse_complement alone, "
+         "if they are of one text",
+         also=lambda s: ("format", f"format = {s.format.kind}"),
+         help="augment=none"),
 )  # fmt: skip
 """Settings of tasks alone, in stages of text."""
 

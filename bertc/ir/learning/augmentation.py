@@ -1,4 +1,4 @@
-"""Changed copies of a task's training examples, which a student is taught on besides them.
+"""Changed copies of a task's training examples, taught besides them; turned rows of DNA.
 
 Tang et al. 2019, "Distilling Task-Specific Knowledge from BERT into Simple Neural Networks", 3.3;
 Jiao et al. 2020, TinyBERT, algorithm 1 and data_augmentation.py.
@@ -65,6 +65,18 @@ class ReplacedCopies(_Copies):
     positional: ClassVar[tuple[str, ...]] = ("model", "vectors")
 
 
+class ReverseComplement(Node):
+    """Rows of text as the other strand of DNA has them, each with ``probability`` in every pass.
+
+    The order of tokens is reversed, and each is exchanged for the one of the complementary letters,
+    also of ambiguous ones (IUPAC).
+    """
+
+    kind: Literal["reverse_complement"] = "reverse_complement"
+    probability: Annotated[float, Field(gt=0, le=1)] = 0.5
+    positional = ("probability",)
+
+
 Changes = EditedCopies | ReplacedCopies
 
 
@@ -72,11 +84,11 @@ class Augmentation(Node):
     """A source of copies; ``weight`` is their number for each example that has any."""
 
     weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
-    copies: Annotated[EditedCopies | ReplacedCopies | NoCopies, BY_KIND]
+    copies: Annotated[EditedCopies | ReplacedCopies | ReverseComplement | NoCopies, BY_KIND]
 
     def counts(self, examples: int) -> tuple[int, int]:
         """The number of the examples that are copied, and of copies of all of them together."""
-        if isinstance(self.copies, NoCopies):
+        if not isinstance(self.copies, Changes):
             return 0, 0
         copied = round(self.copies.share * examples)
         return copied, round(self.weight * copied)
@@ -84,3 +96,11 @@ class Augmentation(Node):
 
 UNCHANGED = (Augmentation(copies=NoCopies()),)
 """The augmentation of a stage without any."""
+
+
+def chance_of_turns(augment: tuple[Augmentation, ...]) -> float:
+    """The probability with which rows of text are turned; 0 if that is not all that is asked."""
+    match augment:
+        case (Augmentation(weight=1, copies=ReverseComplement(probability=chance)),):
+            return chance
+    return 0.0

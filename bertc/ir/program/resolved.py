@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from bertc.ir.base import ONES, Constant, Node, Normal, Weight, once
-from bertc.ir.data import Share
+from bertc.ir.data import Prepared, Share
 from bertc.ir.learning import Hours, Term
 from bertc.ir.methods.ending import Timed
 from bertc.ir.network.body import Body
@@ -237,3 +237,14 @@ def _skips(network: Network) -> set[str]:
 
 def _prefix(prefix: str, weights: tuple[Weight, ...]) -> Iterator[Weight]:
     return (replace(weight, name=f"{prefix}.{weight.name}") for weight in weights)
+
+
+def drop_places(shares: tuple[Share, ...]) -> tuple[Share, ...]:
+    """Shares that are equal wherever prepared text lies, and however much of it is copied."""
+    anywhere = {"path": "", "cache": 0}
+    return tuple(
+        share.model_copy(update={"corpus": share.corpus.model_copy(update=anywhere)})
+        if isinstance(share.corpus, Prepared)
+        else share
+        for share in shares
+    )

@@ -12,9 +12,10 @@ from typing import Any
 from bertc.base.diagnostics import ResumeRefusedError
 from bertc.base.storage.paths import is_file
 from bertc.base.storage.plain_file import read_text
-from bertc.ir.data import Prepared, drop_places
+from bertc.ir.data import Prepared
 from bertc.ir.learning.equal import Words
 from bertc.ir.program import METHODS, Program, Resolved, Run, Stage
+from bertc.ir.program.resolved import drop_places
 from bertc.ir.program.settings import FREE, STAGE_SETTINGS, Settings
 from bertc.lang import setting_shape, show_value
 from bertc.lang.files import overrides_in

@@ -31,8 +31,8 @@ from bertc.base.storage.paths import StrPath, files_matching, is_file, is_folder
 from bertc.base.storage.plain_file import read_json, read_text
 from bertc.hub import folders
 from bertc.hub.belonging import refuse_strangers, step_of_model
-from bertc.ir.data import drop_places
 from bertc.ir.program import Resolved
+from bertc.ir.program.resolved import drop_places
 from bertc.lang.read.scan import LARGEST_TEXT
 from bertc.run.records import metrics
 from bertc.run.records.changes import leaves, overrides_of, refuse_another_program, with_places_of

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from bertc.base.diagnostics import ResumeRefusedError, UsageError, listed
 from bertc.cost.planning.schedules import rate
-from bertc.ir.data import drop_places
 from bertc.ir.program import Resolved
 from bertc.ir.program.reading import place_methods
+from bertc.ir.program.resolved import drop_places
 from bertc.ir.program.settings import FREE
 from bertc.lang import load
 

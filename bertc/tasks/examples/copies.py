@@ -148,7 +148,7 @@ class Copier:
         content = hashlib.sha256(json.dumps(texts).encode()).hexdigest()
         added: list[Example] = []
         for source in augment:
-            if isinstance(source.copies, augmentation.NoCopies):
+            if not isinstance(source.copies, augmentation.Changes):
                 continue
             node = source.model_dump(mode="json")
             inputs = [VERSION, node, self.mask, content, self._identity(source.copies)]

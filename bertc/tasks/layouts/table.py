@@ -14,6 +14,7 @@ from bertc.base.storage.plain_file import opened
 from bertc.ir.data import Hf
 from bertc.text.sources import tables
 from bertc.text.sources.cells import label, text
+from bertc.text.sources.files import has_columns
 from bertc.text.sources.source import opened_stream
 from bertc.text.sources.tables import ColumnSelection, TableRow
 
@@ -170,7 +171,7 @@ def _filled(name: str, cells: list[Any], place: str) -> Any:
 
 def is_table(path: Path) -> bool:
     """True if a file has rows of columns: by its ending, or by equally many tabs in its lines."""
-    if suffix(path) in FORMATS:
+    if has_columns(path):
         return True
     if suffix(path) in NO_TEXT or is_folder(path) or is_tagged_file(path):
         return False

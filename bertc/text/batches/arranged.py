@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from bertc.base.diagnostics import DataError
 from bertc.ir.data import RUNNING, WINDOW, Prepared, StreamPair
+from bertc.ir.learning.augmentation import chance_of_turns
 from bertc.ir.program import Resolved, Stage, TaskStage
 from bertc.ir.terms.masking import StaticMasking
-from bertc.text.batches.batch import ENDS_FILE, MEMBERS_FILE, Packs, write_packs
+from bertc.text.batches.batch import ENDS_FILE, MEMBERS_FILE, Packs, complementary, write_packs
 from bertc.text.batches.order import draw_weights, orders_of, set_proportions, texts_of
 from bertc.text.batches.running import RunningData
 from bertc.text.batches.stage import IndexedIds, ShardedRows, SourceRows, StageData
@@ -88,7 +89,15 @@ def arrange(
     copies_read = (rows for source in (*train, *heldout) for rows in source.copies)
     texts = max(rows.texts for rows in copies_read)
     fields = (vocabulary, seed, stage.batch, stage.seq, tuple(train), tuple(heldout), weights)
-    return StageData(*fields, tokens_read, lost, texts, static_copies, stage.mixing.kind)
+    counts = (tokens_read, lost, texts, static_copies)
+    return StageData(*fields, *counts, stage.mixing.kind, _turns(stage, vocabulary, tokenised))
+
+
+def _turns(
+    stage: Stage, vocabulary: Vocabulary, tokenised: TokenisedTexts
+) -> tuple[float, NDArray[np.int32]] | None:
+    chance, counts = chance_of_turns(stage.augment), [text.counts for text in tokenised.values()]
+    return (chance, complementary(vocabulary, np.sum(counts, axis=0))) if chance else None
 
 
 def arrangements(stage: Stage, resolved: Resolved) -> list[Arrangement]:

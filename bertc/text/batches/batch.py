@@ -1,22 +1,29 @@
-"""Batches before corruption: padded token ids, and the address of every example.
+"""Batches before corruption: padded token ids, the address of every example; rows of DNA turned.
 
 Axes: b rows, s tokens of a row, m examples of a row: one, or several where rows are packed.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from string import ascii_letters
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bertc.text.batches.order import permute
+from bertc.base.diagnostics import DataError
+from bertc.text.batches.order import draw_below, permute
 from bertc.text.rows.index import TRANSLATION
+from bertc.text.vocab.vocabulary import Vocabulary
 
 WINDOW_EXAMPLES = 1 << 16
 """Packing window: examples are only packed with others of the same window."""
 MEMBERS_FILE, ENDS_FILE = "members", "ends"
+COMPLEMENTS = "TVGH  CD  M KN   YSA BW R "
+"""The letters of the other strand for those from A to Z, ambiguous ones included (IUPAC 1985)."""
+_OTHER = str.maketrans(ascii_letters, COMPLEMENTS.lower() + COMPLEMENTS)
 
 
 @dataclass(frozen=True)
@@ -181,3 +188,27 @@ def best_fit(sizes: list[int], room: int, most: int) -> list[list[int]]:
             by_room[room_left].append(pack)
             rooms_left |= 1 << room_left
     return packs
+
+
+def complementary(vocabulary: Vocabulary, counts: NDArray[np.int64]) -> NDArray[np.int32]:
+    """The token (v,) of the reverse complement of each that is in the text; others stay."""
+    tokens = np.arange(vocabulary.size, dtype=np.int32)
+    for number in {*np.flatnonzero(counts).tolist()} - {vocabulary.unk}:
+        token = vocabulary.token(number)
+        other = vocabulary.tokenizer.token_to_id(token.translate(_OTHER)[::-1])
+        if other is None:
+            message = f"reverse_complement: the vocabulary has none of the token {token!r}"
+            raise DataError(message, "text of DNA, in letters or all their k-mers; or augment=none")
+        tokens[number] = other
+    return tokens
+
+
+def turn_rows(batch: RawBatch, chance: float, tokens: NDArray[np.int32], seed: int) -> None:
+    """Turn the texts of each row with a chance, drawn by its address and pass."""
+    most = np.full(len(batch.lengths), 1 << 32)
+    drawn = draw_below(most, seed, "turned", batch.example_ids, batch.copies)
+    for row in np.flatnonzero(drawn < chance * most):
+        starts = batch.starts[row][batch.starts[row] < batch.lengths[row]]
+        for begin, end in pairwise([*starts, batch.lengths[row]]):
+            text = batch.token_ids[row, begin + 1 : end - 1]  # between [CLS] and [SEP]
+            text[:] = tokens[text[::-1]]

@@ -55,6 +55,14 @@ def _feistel(x: NDArray[np.uint64], lo: int, hi: int, keys: list[np.uint64]) -> 
     return x
 
 
+def draw_below(limits: Ints, seed: int, purpose: str, *addresses: Ints | int) -> Ints:
+    """A number below each of ``limits``, a function of its own address alone."""
+    bits = np.full(len(limits), key(seed, purpose), dtype=np.uint64)
+    for part in addresses:
+        bits = _mix(bits + np.asarray(part, dtype=np.uint64))
+    return np.asarray(bits % limits.astype(np.uint64), dtype=np.int64)
+
+
 def windowed(positions: Ints, sizes: Ints, window: int, seed: int, *address: str | int) -> Ints:
     """Images of ``positions`` among the rows of shards, ``sizes`` in each, numbered through."""
     if len(sizes) <= window:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bertc.base.diagnostics import BertcError
 from bertc.ir.data import WINDOW
 from bertc.text.batches import order
-from bertc.text.batches.batch import Packs, RawBatch, empty_batch, lay_out_rows
+from bertc.text.batches.batch import Packs, RawBatch, empty_batch, lay_out_rows, turn_rows
 from bertc.text.rows.tokens import Ids
 from bertc.text.shards import Shard
 from bertc.text.vocab.vocabulary import Vocabulary
@@ -88,7 +88,8 @@ class StageData:
     were cut off to fit. A row holds up to ``texts`` examples. Sources are drawn in proportion to
     weight x rows: a pass reads those of the largest weight once, others less often. With
     ``mixing=batches`` a whole batch is drawn from the sources of one language, or one direction.
-    ``static_copies`` > 0 numbers the maskings of static masking instead of the passes.
+    ``static_copies`` > 0 numbers the maskings of static masking instead of the passes. ``turns``:
+    the chance of training rows to be turned, and the complements of tokens.
     """
 
     vocabulary: Vocabulary
@@ -103,6 +104,7 @@ class StageData:
     texts: int = 1
     static_copies: int = 0
     mixing: Literal["rows", "batches"] = "rows"
+    turns: tuple[float, NDArray[np.int32]] | None = None
     _block: tuple[int, Places] | None = field(default=None, repr=False)
     _ahead: dict[int, list[set[tuple[int, int]]]] = field(default_factory=dict, repr=False)
 
@@ -115,7 +117,10 @@ class StageData:
         """The batch of ``steps`` steps from ``step`` on, or ``rows`` of each."""
         positions = np.arange(step * self.batch, (step + steps) * self.batch, dtype=np.int64)
         chosen = positions.reshape(steps, self.batch)[:, rows or slice(None)].reshape(-1)
-        return self._gather(self.train_sources, self._places(chosen))
+        batch = self._gather(self.train_sources, self._places(chosen))
+        if self.turns:
+            turn_rows(batch, *self.turns, self.seed)
+        return batch
 
     def heldout(self, sizes: range, examples: int) -> Iterator[RawBatch]:
         """Held-out batches of one size, ``examples`` rows in all, in a fixed shuffled order.
@@ -246,9 +251,14 @@ class StageData:
                 ids, index = copy.opened(shard)
                 if isinstance(index, Packs):
                     examples, which = index.unpack(entries)
-                    yield ShardEntries(source, shard, ids, examples, rows[which])
                 else:
-                    yield ShardEntries(source, shard, ids, index[entries], rows)
+                    examples, which = index[entries], np.arange(len(entries))
+                rows = rows[which]
+                if (examples["b"] < 0).any():
+                    address = source, shard, examples["a"], places.epochs[rows]
+                    most = 1 - np.minimum(examples["b"], 0)
+                    examples["a"] += order.draw_below(most, self.seed, "cut", *address)
+                yield ShardEntries(source, shard, ids, examples, rows)
 
     def _read_ahead(self, source: int, copy: ShardedRows, epoch: int, shard: int) -> None:
         """Open the other shards of a shard's window, and those of the next, in the background."""

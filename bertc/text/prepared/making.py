@@ -16,7 +16,7 @@ from bertc.base.diagnostics.errors import UnknownTokensError
 from bertc.base.storage.place import FolderAt
 from bertc.cost.units import bytes_text
 from bertc.ir.cleaning import Documents
-from bertc.ir.data import Files
+from bertc.ir.data import Fasta, Files
 from bertc.ir.program import Resolved
 from bertc.ir.vocabulary import Fixed, TokenizerFile
 from bertc.lang import setting_shape, show_value
@@ -120,9 +120,9 @@ def _vocabulary_at(place: FolderAt, plan: PreparationPlan) -> Vocabulary | None:
 def _opened(text: CorpusText, skip_damaged: bool) -> TextSource:
     if not skip_damaged:
         return open_source(*text)
-    if isinstance(text.corpus, Files):
+    if isinstance(text.corpus, Files | Fasta):
         return open_files(text.corpus, id)  # parts list errors as they are read
-    raise UsageError("--skip-damaged is for files(...)", "leave it out")
+    raise UsageError("--skip-damaged is for files(...) and fasta(...)", "leave it out")
 
 
 def _saved(vocabulary: Vocabulary, folder: Path) -> Facts:
@@ -140,7 +140,7 @@ def only_text(resolved: Resolved) -> CorpusText:
     (text,) = texts
     if not text.corpus.is_text:
         message = f"{text.corpus.kind}(...) is not prepared ahead"
-        raise UsageError(message, "files(...), hf(...) and docstrings are")
+        raise UsageError(message, "files(...), fasta(...), hf(...) and docstrings are")
     return text
 
 

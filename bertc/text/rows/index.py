@@ -19,7 +19,10 @@ from bertc.text.rows.tokens import Offsets, Tokens
 ROW = np.dtype(
     [("a", "<i8"), ("b", "<i8"), ("a_length", "<i4"), ("b_length", "<i4"), ("label", "u1")]
 )
-"""An entry of an index: starts and lengths of both texts, 0 without a second, the pair label."""
+"""An entry of an index: starts and lengths of both texts, 0 without a second, the pair label.
+
+Of a text that may begin later, minus ``b`` is by how many tokens at most.
+"""
 TRANSLATION = 2
 """The pair label of a sentence and its translation."""
 BLOCK_ROWS = 1 << 16
@@ -118,8 +121,8 @@ def _blocks(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[NDAr
             yield from _full_sentences(tokens, fitting.room)
         case data.Blocks():
             yield from _even(tokens, fitting.room)
-        case data.DocSentences(cut=True):
-            yield from _beginnings(tokens, fitting)
+        case data.DocSentences(cut=cut) if cut:
+            yield from _one_a_document(tokens, fitting, anywhere=cut == "random")
         case data.SegmentPair() | data.SentencePair() as form:
             rows = text_pairs(tokens, how.pairs, form, fitting)
         case data.SingleSegment(short=short):
@@ -176,13 +179,17 @@ def _even(tokens: Tokens, room: int) -> Iterator[NDArray[Any]]:
         yield _running(starts, starts + room)
 
 
-def _beginnings(tokens: Tokens, fitting: Fitting) -> Iterator[NDArray[Any]]:
+def _one_a_document(tokens: Tokens, fitting: Fitting, anywhere: bool) -> Iterator[NDArray[Any]]:
     for begin in range(0, len(tokens.documents) - 1, BLOCK_ROWS):
         bounds = np.array(tokens.sentences[tokens.documents[begin : begin + BLOCK_ROWS + 1]])
         starts, ends = bounds[:-1], bounds[1:] - 1  # the separator
         cut = np.minimum(ends, starts + fitting.room)
-        fitting.lost += int((ends - cut).sum())
-        yield _running(starts, cut)
+        block = _running(starts, cut)
+        if anywhere:
+            block["b"] = cut - ends
+        else:
+            fitting.lost += int((ends - cut).sum())
+        yield block
 
 
 def _doc_sentences(tokens: Tokens, room: int) -> Iterator[Pair]:

@@ -12,6 +12,8 @@ LONGEST_LABEL = 40
 """Characters of a label; a longer one is rather a text."""
 _NAMED = "labels=[...]: unnamed they are those of the training file"
 _EACH = "one in each row; classify(..., labels=many) reads any number, in lists too"
+ITEM_END = "\x1f\x1f"
+"""The end of an item of a list that is read as text; text itself may have one such sign."""
 Bounds = tuple[float, float]
 NO_ANSWER = (None, "")
 """Cells without a label or score, in files that need none."""
@@ -167,6 +169,22 @@ def texts(cell: Any, place: str, column: str) -> tuple[str, ...]:
     if not isinstance(cell, list):
         raise DataError(f"{place}: {column!r} is {_kind(cell)}, a list of texts expected")
     return tuple(text(item, place, f"{column}[{i}]") for i, item in enumerate(cell))
+
+
+def items(cell: list[Any], place: str, column: str, ids: bool = False, below: int = 0) -> str:
+    """Words or whole numbers of a list, with ``ITEM_END`` after each; token ids are ``below``."""
+    kind: type = int if ids or isinstance(next(iter(cell), 0), int) else str
+    for item in cell:
+        blank = isinstance(item, str) and item.split() != [item]
+        if (type(item), blank) != (kind, False):
+            expected = "a word without blanks" if kind is str else "a whole number"
+            help = "_ may take the place of blanks" if blank else ""
+            message = f"{place}: {column!r} has {_kind(item)} in its list, {expected} expected"
+            raise DataError(message, help)
+        if ids and not 0 <= item < (below or item + 1):
+            known = f"from 0 to {below - 1}" if below else "from 0 on"
+            raise DataError(f"{place}: {column!r} has token id {item}, {known} expected")
+    return "".join(f"{item}{ITEM_END}" for item in cell)
 
 
 def _kind(cell: Any) -> str:

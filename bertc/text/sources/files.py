@@ -1,4 +1,4 @@
-"""Files as documents and as parallel text: text, JSON lines, tables, Parquet, compressed or not."""
+"""Files as documents: text, rows of tables, sequences, compressed or not."""
 
 import contextlib
 import hashlib
@@ -14,9 +14,10 @@ from bertc.base.diagnostics import DataError, MissingColumnError, MissingInputEr
 from bertc.base.storage import files
 from bertc.base.storage.encodings import controls_in
 from bertc.base.storage.plain_file import no_match
-from bertc.ir.data import Files, Parallel, Sentences
+from bertc.ir.data import Fasta, Files, Parallel
 from bertc.text.sources import source as streams
-from bertc.text.sources.cells import text
+from bertc.text.sources.cells import items, text
+from bertc.text.sources.sequences import format_of, has_sequences, letters_in
 from bertc.text.sources.source import OpenFile, Piece, TextSource, all_of, opened_stream
 from bertc.text.sources.tables import ColumnNames, ColumnSelection, records
 
@@ -28,7 +29,7 @@ PART_BYTES = 128 << 20
 """Text of a part of a corpus; what is larger is cut where the format allows."""
 PACKED_BYTES = 3
 """Bytes of text in a byte of a compressed file, about."""
-_BLANK_LINE, _LINE_END = re.compile(rb"\n[ \t\r]*\n"), re.compile(rb"\n")
+_LINE_END, _RECORD_END = re.compile(rb"\n"), re.compile(rb"\n(?=>)")
 
 
 class Span(NamedTuple):
@@ -39,29 +40,33 @@ class Span(NamedTuple):
     parts: int = 1
 
 
-def open_files(corpus: Files, damaged: Callable[[DataError], object] | None = None) -> TextSource:
+def open_files(
+    corpus: Files | Fasta, damaged: Callable[[DataError], object] | None = None
+) -> TextSource:
     """Open the files that match the glob, in order of name.
 
     The rest of a file is left out from where it cannot be read, if ``damaged`` receives the error.
     """
     paths = matching_files(corpus.path)
-    remarks = () if damaged else begin_as_text(paths, partial(_texts, column=corpus.column))
+    first, sequences = partial(_pieces, corpus=corpus), isinstance(corpus, Fasta)
+    remarks = () if damaged else begin_as_text(paths, first, sequences)
     identities = {path: file_identity(path) for path in paths}
     sizes = {path: unpacked_bytes([path]) for path in paths}
 
     def opened(name: str, spans: list[Span]) -> TextSource:
         cuts = [(span.nth, span.parts) for span in spans if span.parts > 1]
         read = [identities[span.path] for span in spans]
-        reads = [partial(_read_span, span, corpus.column, corpus.sentences) for span in spans]
+        reads = [partial(_read_span, span, corpus) for span in spans]
+        how = corpus.model_dump(include={"column", "sentences", "masked", "ids"}).values()
         return TextSource(
-            name=name, identity=("files", corpus.column, corpus.sentences, *read, *cuts),
-            sentences=corpus.sentences, unit="bytes",
+            name=name, identity=(corpus.kind, *how, *read, *cuts),
+            sentences=corpus.sentences, unit="bytes", ids=corpus.ids,
             total=sum(files.size_of(span.path) // span.parts for span in spans),
             text_bytes=sum(sizes[span.path] // span.parts for span in spans),
             read=partial(all_of, reads, damaged=damaged),
         )  # fmt: skip
 
-    parts = _parts(sizes, corpus.sentences)
+    parts = _parts(sizes, corpus)
     source = replace(opened(corpus.path, [Span(path) for path in paths]), remarks=remarks)
     if len(parts) == 1:
         return source
@@ -69,12 +74,14 @@ def open_files(corpus: Files, damaged: Callable[[DataError], object] | None = No
     return replace(source, parts=tuple(map(opened, names, parts)))
 
 
-def _parts(sizes: dict[files.AnyFile, int], sentences: Sentences) -> list[list[Span]]:
+def _parts(sizes: dict[files.AnyFile, int], corpus: Files | Fasta) -> list[list[Span]]:
     """Spans of files in parts of about ``PART_BYTES``."""
     spans = list[tuple[Span, int]]()
     for path, size in sizes.items():
-        lines_only = path.suffix == ".jsonl" or (not has_columns(path) and sentences == "lines")
-        cuttable = path.suffix == ".parquet" or (lines_only and path.suffix not in files.PACKED)
+        sequences = isinstance(corpus, Fasta) and path.suffix not in files.READS
+        by_lines = corpus.sentences == "lines" and not has_columns(path)
+        in_text = sequences or by_lines or path.suffix == ".jsonl"
+        cuttable = path.suffix == ".parquet" or (in_text and path.suffix not in files.PACKED)
         count = max(1, round(size / PART_BYTES)) if cuttable else 1
         spans += [(Span(path, nth, count), size // count) for nth in range(count)]
     return streams.grouped(spans, PART_BYTES)
@@ -98,12 +105,14 @@ def matching_files(name: str) -> list[files.AnyFile]:
 
 
 def begin_as_text(
-    paths: Sequence[files.AnyFile], read: Callable[[OpenFile], Iterator[object]] | None = None
+    paths: Sequence[files.AnyFile],
+    read: Callable[[OpenFile], Iterator[object]] | None = None,
+    sequences: bool = False,
 ) -> tuple[DataError, ...]:
     """Decode the beginning of each file here, small ones whole; one has to have text.
 
-    Of tables the first row is ``read`` too. Control characters that another encoding left are no
-    error: these are returned.
+    Of tables and ``sequences`` the first row is ``read`` too. Control characters that another
+    encoding left are no error: these are returned.
     """
     if paths and not any(map(files.size_of, paths)):
         raise DataError(f"{paths[0]} is empty", "name a file that has text")
@@ -115,7 +124,7 @@ def begin_as_text(
                 beginning = file.stream.read(share)
                 whole = len(beginning) < share
                 yield from controls_in(path, streams.decode(beginning, path, 1, complete=whole))
-        if read and has_columns(path) and files.size_of(path):
+        if read and (sequences or has_columns(path)) and files.size_of(path):
             with opened_stream(path) as file:
                 next(read(file), None)
 
@@ -125,7 +134,7 @@ def begin_as_text(
 
 def has_columns(path: files.AnyFile) -> bool:
     """True if the file has rows of columns; else it is plain text."""
-    return files.suffix(path) in files.FORMATS
+    return format_of(path) in files.FORMATS
 
 
 def file_identity(path: files.AnyFile) -> tuple[object, ...]:
@@ -144,15 +153,11 @@ def file_identity(path: files.AnyFile) -> tuple[object, ...]:
     return path.as_posix(), stat.st_size, stat.st_mtime_ns, digest.hexdigest()
 
 
-def _read_span(span: Span, column: str, sentences: Sentences) -> Iterator[Piece]:
+def _read_span(span: Span, corpus: Files | Fasta, below: int = 0) -> Iterator[Piece]:
     with opened_stream(span.path) as file:
-        start = _limit(file, span, sentences)
+        start = _limit(file, span, corpus)
         try:
-            if not has_columns(span.path):
-                yield from _lines(file) if sentences == "lines" else _text(file)
-                return
-            for (cell,) in _texts(file, column):
-                yield from streams.pieces_of_text(cell, file.amount())
+            yield from _pieces(file, corpus, below)
         except DataError as error:
             if not start:
                 raise
@@ -160,22 +165,46 @@ def _read_span(span: Span, column: str, sentences: Sentences) -> Iterator[Piece]
             raise DataError(where, error.help) from None
 
 
-def _texts(file: OpenFile, column: str) -> Iterator[ColumnNames]:
+def _pieces(file: OpenFile, corpus: Files | Fasta, below: int = 0) -> Iterator[Piece]:
+    match corpus:
+        case Fasta(masked=masked):
+            for _, letters, first in letters_in(file, masked):
+                yield Piece(letters, first, file.amount())
+        case Files(ids=ids) if ids or has_columns(file.path):
+            for document in _documents(file, corpus, below):
+                yield from streams.pieces_of_text(document, file.amount())
+        case _:
+            read = streams.blocks_of if corpus.sentences == "lines" else streams.text_of
+            yield from read(file)
+
+
+def _documents(file: OpenFile, corpus: Files, below: int) -> Iterator[str]:
+    """The texts of a column, and its lists of items; an absent cell is an empty text."""
+    column, ids = corpus.column, corpus.ids
     try:
-        yield from rows(file, (column,))
+        for place, (cell,) in records(file, ColumnSelection(required=(column,))):
+            if isinstance(cell, list):
+                yield items(cell, place, column, ids, below)
+            elif ids and cell is not None:
+                raise DataError(f"{place}: {column!r} has no list of token ids", "ids=false")
+            else:
+                yield "" if cell is None else text(cell, place, column)
     except MissingColumnError as error:
-        help = f'files("{file.path}", column=...) names the column of the text'
-        raise MissingColumnError(error.message, f"{help}: {error.help}") from None
+        help = f'files("{file.path}", column=...) names the column of the text: {error.help}'
+        if has_sequences(file.path):
+            help = f'fasta("{file.path}") reads its sequences'
+        raise MissingColumnError(error.message, help) from None
 
 
-def _limit(file: OpenFile, span: Span, sentences: Sentences) -> int:
+def _limit(file: OpenFile, span: Span, corpus: Files | Fasta) -> int:
     """Read the documents that begin in a span alone; return the first byte."""
     if span.parts == 1:
         return 0
     if files.suffix(span.path) == ".parquet":
         file.share = (span.nth, span.parts)
         return 0
-    size, mark = files.size_of(span.path), _LINE_END if has_columns(span.path) else _BLANK_LINE
+    mark = _LINE_END if has_columns(span.path) else streams.DOCUMENT_END
+    mark, size = _RECORD_END if isinstance(corpus, Fasta) else mark, files.size_of(span.path)
     ends = [size * nth // span.parts for nth in (span.nth, span.nth + 1)]
     start, end = (_document_from(file, n, mark) if 0 < n < size else n for n in ends)
     file.limit(start, end)
@@ -190,6 +219,8 @@ def _document_from(file: OpenFile, first: int, mark: re.Pattern[bytes]) -> int:
         rest += chunk
         if match := mark.search(rest):
             return before + match.end()
+        begins = rest.rfind(b"\n") if b"\n" in rest else len(rest)  # where an end may begin
+        before, rest = before + begins, rest[begins:]
     return before + len(rest)
 
 
@@ -198,37 +229,6 @@ def rows(file: OpenFile, columns: ColumnNames) -> Iterator[ColumnNames]:
     for row in records(file, ColumnSelection(required=columns)):
         cells = zip(row.cells, columns, strict=True)
         yield tuple("" if cell is None else text(cell, row.place, name) for cell, name in cells)
-
-
-def _text(file: OpenFile) -> Iterator[Piece]:
-    """A text file as one document; pieces end at a blank line, else a line, else a space."""
-    first, line, rest = True, 1, b""
-    for chunk in streams.chunks(file):
-        rest += chunk
-        blank = max((m.end() for m in _BLANK_LINE.finditer(rest)), default=0)
-        cut = blank or rest.rfind(b"\n") + 1 or rest.rfind(b" ") + 1
-        if cut:
-            yield Piece(streams.decode(rest[:cut], file.path, line), first, file.amount())
-            first, line, rest = False, line + rest.count(b"\n", 0, cut), rest[cut:]
-    if rest or first:
-        yield Piece(streams.decode(rest, file.path, line), first, file.amount())
-
-
-def _lines(file: OpenFile) -> Iterator[Piece]:
-    """A file in BERT's input format: a sentence a line, blank lines between documents."""
-    block: list[str] = []
-    characters, first = 0, True
-    for _, line in streams.lines(file):
-        ended = not line.strip()
-        if not ended:
-            block.append(line)
-            characters += len(line)
-        if block and (ended or characters > 1 << 20):
-            yield Piece("\n".join(block), first, file.amount())
-            block, characters, first = [], 0, False
-        first = first or ended
-    if block:
-        yield Piece("\n".join(block), first, file.amount())
 
 
 def open_parallel(corpus: Parallel, side: int | None) -> TextSource:

@@ -23,7 +23,7 @@ from typing import Any
 
 from bertc.base.diagnostics import DataError, MissingInputError, as_data_error, listed
 from bertc.base.storage.paths import is_taken
-from bertc.ir.data import Corpus, Docstrings, Files, Hf, Parallel, Prepared
+from bertc.ir.data import Corpus, Docstrings, Fasta, Files, Hf, Parallel, Prepared
 from bertc.text.cache.workers import processes, spread
 from bertc.text.sources.files import open_files, open_parallel
 from bertc.text.sources.source import Piece, TextSource, pieces_of_text
@@ -243,7 +243,7 @@ def open_source(corpus: Corpus, side: int | None = None) -> TextSource:
     match corpus:
         case Docstrings():
             return open_docstrings(corpus)
-        case Files():
+        case Fasta() | Files():
             return open_files(corpus)
         case Hf():
             return open_hf(corpus)

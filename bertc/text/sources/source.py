@@ -18,6 +18,7 @@ from bertc.base.storage.encodings import not_utf8, refuse_utf_16
 from bertc.base.storage.files import AnyFile, open_anywhere, size_of
 from bertc.base.storage.paths import is_folder
 from bertc.ir.data import Corpus, Parallel, Sentences
+from bertc.text.sources.cells import ITEM_END
 
 PIECE_BYTES = 1 << 20
 """Size of the pieces of longer documents, so that memory stays bounded."""
@@ -26,6 +27,8 @@ _LINE_END = re.compile(r"\r\n?|\x0b|\x0c|\x85|\u2028")
 _LINE_ENDS = "\r\x0b\x0c\x85\u2028"
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 _PARAGRAPH_END = re.compile(r"\n[^\S\n]*\n|\u2029")
+DOCUMENT_END = re.compile(rb"\n[ \t\r]*\n")
+"""A blank line, where a document of a text file may end."""
 LARGEST_LINE_BYTES = 256 * 2**20
 
 
@@ -68,8 +71,9 @@ class TextSource:
     ``identity`` has values that change with the content; ``total`` is the sum of the pieces'
     amounts in ``unit`` ("bytes" or "rows"); ``text_bytes`` is an estimate of the size of the text;
     the text of a ``slow`` source is copied to the cache. ``paired`` documents are a sentence and
-    its translation. ``parts`` of much text are read and tokenised one by one. ``remarks`` say what
-    is wrong with the beginnings of its files, though they can be read.
+    its translation, those of ``ids`` token ids, which ``read(below=size)`` checks. ``parts`` of
+    much text are read and tokenised one by one. ``remarks`` say what is wrong with the beginnings
+    of its files, though they can be read.
     """
 
     name: str
@@ -81,6 +85,7 @@ class TextSource:
     read: Callable[..., Iterator[Piece]]
     slow: bool = False
     paired: bool = False
+    ids: bool = False
     parts: tuple["TextSource", ...] = ()
     remarks: tuple[DataError, ...] = ()
 
@@ -102,14 +107,15 @@ def identifies_file(value: Any) -> TypeGuard[tuple[Any, ...]]:
 
 
 def all_of(
-    reads: Iterable[Callable[[], Iterable[ItemT]]],
+    reads: Iterable[Callable[..., Iterable[ItemT]]],
     damaged: Callable[[DataError], object] | None = None,
+    **how: Any,
 ) -> Iterator[ItemT]:
     """Read all inputs; ``damaged`` receives the errors, or one about all is raised at the end."""
     errors = list[DataError]()
     for read in reads:
         try:
-            yield from read()
+            yield from read(**how)
         except MissingColumnError:  # a mistake of the spec
             raise
         except DataError as error:
@@ -144,7 +150,7 @@ def _cut(text: str, start: int) -> int:
     limit = start + PIECE_BYTES
     if limit >= len(text):
         return len(text)
-    for mark in ("\n\n", "\n", " "):
+    for mark in ("\n\n", "\n", " ", ITEM_END):
         if (place := text.rfind(mark, start, limit)) > start:
             return place + len(mark)
     return limit
@@ -154,8 +160,10 @@ def split_sentences(text: str, how: Sentences) -> list[str]:
     """The non-empty sentences of a text, white space inside normalised to single spaces.
 
     A blank line always ends a sentence; English rules decide the rest. With ``lines`` each line is
-    a sentence; with ``whole`` too, unchanged and with its line end.
+    a sentence; with ``whole`` too, unchanged and with its line end. Items of a list are one.
     """
+    if ITEM_END in text:
+        return [text.replace(ITEM_END, " ").rstrip()]
     if how == "whole":
         return text.splitlines(keepends=True)
     if any(end in text for end in _LINE_ENDS):  # the patterns are slow where none is
@@ -255,3 +263,34 @@ def decode(raw: bytes, path: AnyFile, line: int, *, complete: bool = True) -> st
     except UnicodeDecodeError as error:
         raise not_utf8(str(path), raw, error.start, line) from None
     return text.removeprefix("\ufeff") if line == 1 else text
+
+
+def text_of(file: OpenFile) -> Iterator[Piece]:
+    """A text file as one document; pieces end at a blank line, else a line, else a space."""
+    first, line, rest = True, 1, b""
+    for chunk in chunks(file):
+        rest += chunk
+        blank = max((m.end() for m in DOCUMENT_END.finditer(rest)), default=0)
+        cut = blank or rest.rfind(b"\n") + 1 or rest.rfind(b" ") + 1
+        if cut:
+            yield Piece(decode(rest[:cut], file.path, line), first, file.amount())
+            first, line, rest = False, line + rest.count(b"\n", 0, cut), rest[cut:]
+    if rest or first:
+        yield Piece(decode(rest, file.path, line), first, file.amount())
+
+
+def blocks_of(file: OpenFile) -> Iterator[Piece]:
+    """A file in BERT's input format: a sentence a line, blank lines between documents."""
+    block: list[str] = []
+    characters, first = 0, True
+    for _, line in lines(file):
+        ended = not line.strip()
+        if not ended:
+            block.append(line)
+            characters += len(line)
+        if block and (ended or characters > 1 << 20):
+            yield Piece("\n".join(block), first, file.amount())
+            block, characters, first = [], 0, False
+        first = first or ended
+    if block:
+        yield Piece("\n".join(block), first, file.amount())

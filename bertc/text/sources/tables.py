@@ -1,4 +1,4 @@
-"""Rows of tables with their places: .tsv, .csv, .jsonl and .parquet, compressed or not."""
+"""Rows of tables with their places: .tsv, .csv, .jsonl, .parquet, sequences, compressed or not."""
 
 import csv
 import io
@@ -7,13 +7,15 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 from unicodedata import normalize
 
 from bertc.base.diagnostics import DataError, MissingColumnError, as_data_error, listed, nearest
 from bertc.base.storage.files import PACKED, AnyFile, suffix
-from bertc.text.sources.source import OpenFile, lines
+from bertc.text.sources.sequences import format_of, has_sequences, letters_in
+from bertc.text.sources.source import OpenFile, decode, lines
 
 ColumnNames = tuple[str, ...]
 Record = tuple[int, list[str]]
@@ -24,6 +26,7 @@ SEPARATORS = {
 }
 """Signs between cells, with the remedy where the ending of a file says another."""
 _NOTHING = object()
+SEQUENCE_COLUMNS = ("id", "description", "sequence")
 NAME_WORDS = 2
 """Words of a column's name; a first line with longer cells is text."""
 
@@ -57,27 +60,31 @@ class ColumnSelection:
 
 
 def records(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
-    """The rows of a .csv, .jsonl or .parquet file, else of one with tabs."""
-    match suffix(file.path):
+    """The rows of a .csv, .jsonl or .parquet file, of sequences, else of one with tabs."""
+    match format_of(file.path):
         case ".csv":
             return _fields(_commas(file), file.path, selection)
         case ".jsonl":
             return _jsonl(file, selection)
         case ".parquet":
             return _parquet(file, selection)
+        case _ if has_sequences(file.path):
+            return _sequences(file, selection)
         case _:
             return _fields(_tabs(file), file.path, selection)
 
 
 def column_names(file: OpenFile) -> list[str]:
     """The cells of a table's first line, or the names of its first row's cells; [] if empty."""
-    match suffix(file.path):
+    match format_of(file.path):
         case ".jsonl":
             first = next((line for _, line in lines(file) if line.strip()), "{}")
             return list(json_row(first, str(file.path)))
         case ".parquet":
             with _parquet_table(file) as table:
                 return list(table.schema_arrow.names)
+        case _ if has_sequences(file.path):
+            return list(SEQUENCE_COLUMNS)
         case ending:
             read = _commas if ending == ".csv" else _tabs
             return next(read(file), (0, list[str]()))[1]
@@ -209,6 +216,15 @@ def json_row(line: str, place: str) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise DataError(f"{place}: not a JSON object", "one JSON object a line")
     return row
+
+
+def _sequences(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
+    """A row for each sequence: the first word of its title, the others, its letters."""
+    indices = column_indices(SEQUENCE_COLUMNS, str(file.path), selection)
+    for (line, title), pieces in groupby(letters_in(file), itemgetter(0)):
+        words = decode(title.strip(), file.path, line).split(None, 1)
+        cells = (*words, "", "")[:2] + ("".join(letters for _, letters, _ in pieces),)
+        yield TableRow(f"{file.path}:{line}", tuple(cells[i] if i >= 0 else None for i in indices))
 
 
 def _parquet(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
