@@ -37,7 +37,9 @@ optimizer = adamw(3e-3, warmup=10%)
 holdout = 10%  eval_every = {steps}
 """
 TAGGER = """init = "{init}"
-task = tag("{folder}/residues.jsonl", "{folder}/dev.jsonl", words=sequence, tags=states, letters=true)
+task = tag(
+    "{folder}/residues.jsonl", "{folder}/dev.jsonl", words=sequence, tags=states, letters=true,
+)
 batch = 16  epochs = 2  seed = {seed}
 """
 
