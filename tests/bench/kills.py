@@ -1,9 +1,11 @@
-"""SIGKILL a run at random moments, resume it each time, and compare with a run left alone.
+r"""SIGKILL a run at random moments, resume it each time, and compare with a run left alone.
 
     python tests/bench/kills.py --kills 25
     python tests/bench/kills.py --set objective=clm --set attention=relative --set memory=48
     python tests/bench/kills.py --also 'stage "a" {layers=1 steps=20} stage "b" {steps=100}'
     python tests/bench/kills.py --begun 'init="base" task=classify("rows.tsv", "rows.tsv")'
+    python tests/bench/kills.py --set 'data=fasta("farm-*.fasta")' --set vocab=bytes \
+        --set 'format=doc-sentences(cut=random)' --set 'augment=reverse_complement(50%)'
     python tests/bench/kills.py --of sweep --kills 20
     python tests/bench/kills.py --of reproduce --kills 20
 
@@ -94,6 +96,11 @@ def _command(folder: Path, begun: str, also: str, of: str) -> list[str | Path]:
     lines = (" ".join(draw.choices(WORDS, k=9)) + "." for _ in range(12 * 200))
     documents = ("\n".join(islice(lines, 12)) for _ in range(200))
     corpus.write_text("\n\n".join(documents) + "\n")
+    for nth in range(2):
+        records = (
+            f">{n}\n{''.join(draw.choices('ACGT', k=draw.randint(9, 99)))}" for n in range(150)
+        )
+        (folder / f"farm-{nth}.fasta").write_text("\n".join(records))
     bertc = (sys.executable, "-m", "bertc.cli")
     if of == "sweep":
         return [*bertc, "sweep", SEARCH, "--trials", "4"]

@@ -2,11 +2,12 @@
 
     nice python -m tests.campaigns.preparing --kills 10 --server "moto_server"
 
-A text of about 40 parts, cleaned of copies in other parts, is prepared in a folder and, with
---server (a command that takes -p PORT), in a store of an S3 server on loopback, in 1, 7 and 64
-shares; there are so many kills for each place and number of shares. Shares in turn are killed
-(SIGKILL), every other one with a second start beside it, then all are run to their end in random
-order. Prints a row for each; exits 1 if a file differs from those of one start without kills.
+A text of about 40 parts (of sequences with --fasta), cleaned of copies in other parts, is prepared
+in a folder and, with --server (a command that takes -p PORT), in a store of an S3 server on
+loopback, in 1, 7 and 64 shares; there are so many kills for each place and number of shares. Shares
+in turn are killed (SIGKILL), every other one with a second start beside it, then all are run to
+their end in random order. Prints a row for each; exits 1 if a file differs from those of one start
+without kills.
 """
 
 import os
@@ -28,6 +29,7 @@ from tests.campaigns.options import read_options
 from tests.campaigns.reading import serving
 from tests.text.test_parts import write
 from tests.text.test_prepared import SETTINGS, contents
+from tests.text.test_sequences import write as write_sequences
 
 PORT = 5917
 
@@ -81,16 +83,21 @@ def campaign(prepare: list[str], to: str, shares: int, kills: int) -> tuple[int,
 
 def main() -> int:
     """Run all of it; print the table."""
-    options = read_options(__doc__, kills=10, server="")
+    options = read_options(__doc__, kills=10, server="", fasta=False)
     for name in ("bertc.api", "bertc.cli.app", "bertc.run.preparing", "tokenizers", "sentencex"):
         __import__(name)
     with ExitStack() as servers, tempfile.TemporaryDirectory(prefix="preparing-") as folder:
         os.chdir(folder)
         os.environ |= {"BERTC_CACHE": f"{folder}/cache", "TOKENIZERS_PARALLELISM": "false"}
-        write(Path("a.jsonl"), 250)
-        Path("a.jsonl").write_text(Path("a.jsonl").read_text() * 2)
-        files.PART_BYTES = Path("a.jsonl").stat().st_size // 40
-        text = f'data="{folder}/a.jsonl" {SETTINGS} layers=1 hidden=16 heads=1'
+        file, settings = Path(folder, "a.jsonl"), SETTINGS
+        write(file, 250)
+        if options.fasta:
+            file, settings = Path(folder, "a.fasta"), SETTINGS.replace("wordpiece(300)", "bytes")
+            write_sequences(file, 1500)
+        file.write_text(file.read_text() * 2)
+        files.PART_BYTES = file.stat().st_size // 40
+        data = f'{"fasta" if options.fasta else "files"}("{file}")'
+        text = f"data={data} {settings} layers=1 hidden=16 heads=1"
         prepare = ["prepare", f"{text} clean=documents(unique=true)"]
         roots = [folder]
         if options.server:

@@ -2,7 +2,8 @@
 
     nice python -m tests.campaigns.reading --server .../moto_server [--mb 200] [--steps 2000]
 
-Two texts are prepared, and read by two stages, a mixture and one of them. Processes write a digest
+Two texts, of words and of sequences, are prepared, and read by two stages, a mixture and one of
+them. Processes write a digest
 of every row (ids, length, key) at its step; they are killed, and go on where rows are missing. A
 proxy in front of S3 answers 503, late, cut short, wrongly or not at all. Prints a table, and exits
 1 if a row differs. Needs s3fs, and moto's server.
@@ -39,7 +40,8 @@ from bertc.text.sources import files
 from tests.campaigns.options import read_options
 
 BATCH, PORT, PROXY, PART_BYTES = 32, 5801, 5802, 1 << 20
-RUN = f"layers=1 hidden=16 heads=1 seq=64 batch={BATCH} objective=mlm format=doc-sentences"
+RUN = f"layers=1 hidden=16 heads=1 seq=64 batch={BATCH} objective=mlm"
+RUN += " format=doc-sentences(cut=random)"
 KEYS = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_DEFAULT_REGION": "us-east-1"}
 FAULTS = ("503", "reset", "stalled", "slow", "cut", "wrong")
 
@@ -97,8 +99,15 @@ def serving(command: str, port: int) -> Iterator[None]:
 
 
 def write(path: Path, size: int, seed: int) -> None:
-    """JSON lines of made words."""
+    """JSON lines of made words, or sequences of letters."""
     draw = random.Random(seed)
+    if path.suffix == ".fasta":
+        with path.open("w") as file:
+            while file.tell() < size:
+                file.write(
+                    f">{file.tell()}\n{''.join(draw.choices('ACGT', k=draw.randint(9, 900)))}\n"
+                )
+        return
     words = ["".join(draw.choices("aeioubdfgklmnprst", k=draw.randint(2, 9))) for _ in range(5000)]
     with path.open("w") as file:
         while file.tell() < size:
@@ -113,9 +122,12 @@ def make(folder: Path, size: int) -> None:
 
     store = s3fs.S3FileSystem(endpoint_url=f"http://127.0.0.1:{PORT}")
     store.mkdir("text")
-    for name, vocab in (("a", "wordpiece(4000)"), ("b", f'"{folder}/a/tokenizer"')):
-        write(folder / f"{name}.jsonl", size if name == "a" else size // 4, ord(name))
-        data = f'vocab={vocab} holdout=1% data=files("{folder}/{name}.jsonl")'
+    of_a = f'"{folder}/a/tokenizer"'
+    for name, vocab, kind, ending in (
+        ("a", "bpe(4000)", "files", "jsonl"), ("b", of_a, "fasta", "fasta"),
+    ):  # fmt: skip
+        write(folder / f"{name}.{ending}", size if name == "a" else size // 4, ord(name))
+        data = f'vocab={vocab} holdout=1% data={kind}("{folder}/{name}.{ending}")'
         place = FolderAt(str(folder / name))
         work = begin_preparing(resolve(f"{RUN} {data} steps=1", []), place, folder / "c", Silent())
         make_parts(work, work.plan.parts, Silent())
