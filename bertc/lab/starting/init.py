@@ -145,7 +145,7 @@ def _spec(answers: Answers, seen: Survey, roles: Roles, purpose: Purpose) -> Siz
     size = next(size for most, size in VOCABULARIES if seen.text_bytes < most)
     vocabulary = f"vocab = bpe({size})  # learned from it; any language"
     if seen.sequences:
-        vocabulary = "vocab = bytes  # a token a letter"
+        vocabulary = "vocab = bytes  # or characters(...), the letters of an alphabet"
     tried = shapes(Parts((), (text, vocabulary), training, task))
     return fit_size(tried, answers.budget, answers.machine, seen.text_bytes)
 

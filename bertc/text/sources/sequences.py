@@ -62,7 +62,7 @@ def letters_in(file: OpenFile, masked: Literal["upper", "skip"] = "upper") -> It
 
 
 def _records(file: OpenFile) -> Iterator[tuple[_Title, int, bytes]]:
-    """Titles in FASTA with lines and bytes below them; lines after a ``;`` are comments."""
+    """Titles in FASTA with lines and bytes below them; lines that begin with ``;`` are comments."""
     title: _Title | None = None
     line, inside, rest = 1, False, b""
     for chunk in chain(streams.chunks(file), [b""]):
