@@ -102,9 +102,10 @@ def _adapt_pass(forward: op.Forward) -> op.Forward:
             products = [o for o in block.operations if isinstance(o, op.Product)]
             pairs = [product for product in products if product.adapts]
             tables, output = any(pair.of_weights for pair in pairs), products[-1].adapts
-            operations = list[op.Operation]()
+            operations, before = list[op.Operation](), reached
             for o in block.operations:
-                operations.append(_adapt(o, reached, tables, output))
+                of_input = isinstance(o, op.Product) and {*o.names} & {"query", "key", "value"}
+                operations.append(_adapt(o, before if of_input else reached, tables, output))
                 reached = reached or (isinstance(o, op.Product) and o.adapts)
             blocks.append(block._replace(operations=tuple(operations)))
         layers.append(tuple(blocks))
