@@ -57,7 +57,7 @@ class Encoder(BodyNode):
 
     @property
     def head_activation(self) -> Activation:
-        return self.ffn.head_activation
+        return self.ffn.head_activation if self.head.activation == "same" else self.head.activation
 
     @property
     def kinds_of_segments(self) -> int:
