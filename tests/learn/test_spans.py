@@ -128,6 +128,7 @@ def test_the_earliest_cover_is_that_of_a_loop():
 def test_span_lengths_are_even_for_one_word():
     assert lengths_below(SpanUnit(max=1)) == (1.0,)
     assert lengths_below(SpanUnit(max=4, lengths="uniform")) == (0.25, 0.5, 0.75, 1.0)
+    assert lengths_below(SpanUnit(max=3, lengths="fixed")) == (0.0, 0.0, 1.0)
     assert math.isclose(lengths_below(SpanUnit(p=0.9, max=2))[0], 0.9 / 0.99)
 
 

@@ -61,14 +61,18 @@ class NgramUnit(_Unit):
 
 
 class SpanUnit(_Unit):
-    """Runs of words with truncated geometric lengths (SpanBERT 3.1), or 1 to ``max`` alike."""
+    """Runs of words with truncated geometric lengths (SpanBERT 3.1), or 1 to ``max`` alike.
+
+    ``fixed``: all of ``max`` (DNABERT, whose neighbouring k-mers overlap).
+    """
 
     kind: Literal["span"] = "span"
     p: Annotated[float, Field(gt=0, lt=1)] = 0.2  # SpanBERT --geometric-p 0.2 (README)
     max: Annotated[int, Field(ge=1, le=64)] = 10  # SpanBERT --span-upper
-    lengths: Annotated[Literal["geometric", "uniform"], Field(exclude_if="geometric".__eq__)] = (
-        "geometric"  # GPT-BERT: uniform, 1 to 3
-    )
+    # GPT-BERT: uniform, 1 to 3
+    lengths: Annotated[
+        Literal["geometric", "uniform", "fixed"], Field(exclude_if="geometric".__eq__)
+    ] = "geometric"
     positional = ("p", "max")
     masks_spans = True
 

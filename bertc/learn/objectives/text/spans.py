@@ -12,7 +12,9 @@ from bertc.learn.objectives.text.choice import Text, Words, first_words, next_st
 
 
 def lengths_below(span: SpanUnit) -> tuple[float, ...]:
-    """P(length <= i) for i = 1..max: p(1-p)^(i-1), cut at max and normalised; or i / max."""
+    """P(length <= i) for i = 1..max: p(1-p)^(i-1), cut at max and normalised; or i / max; or 0."""
+    if span.lengths == "fixed":
+        return (*[0.0] * (span.max - 1), 1.0)
     if span.lengths == "uniform":
         return tuple(i / span.max for i in range(1, span.max + 1))
     total = 1 - (1 - span.p) ** span.max
