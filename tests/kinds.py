@@ -107,7 +107,8 @@ NETWORKS: dict[str, dict[str, str]] = {
         **alike("polynomial cosine constant inverse-sqrt wsd", "optimizer=adamw(schedule={})"),
         "own": "optimizer=adamw(schedule=own('own_parts.py:Cosine'))"},
     "attention": {
-        "full": "attention=full", "local": "attention=local(4)",
+        "full": "attention=full(norm=rms)",
+        "local": "attention=local(4, norm=layer, over=width) norm=pre(last=unbiased)",
         "relative": "attention=relative positions=none",
         "disentangled": "attention=disentangled(4, 4) positions=none",
         "own": "attention=own('own_parts.py:Convolution', full_every=2)",
@@ -127,12 +128,12 @@ NETWORKS: dict[str, dict[str, str]] = {
         "own": "ffn=own('own_parts.py:Numbered')",
     },
     "residual": {
-        **alike("plain elc dwa", "residual={} norm=pre"),
+        "plain": "residual=plain(30)", **alike("elc dwa", "residual={} norm=pre"),
         "own": "residual=own('own_parts.py:Gated') norm=post(function=own('own_parts.py:Tanh'))",
     },
-    "table": {"whole": "table=whole", "adaptive": "table=adaptive([50]) head=adaptive"},
+    "table": {"whole": "table=whole(dropped=4)", "adaptive": "table=adaptive([50]) head=adaptive"},
     "head": {
-        **alike("transform linear", "head={}"),
+        "transform": "head=transform(tied=false, activation=silu)", "linear": "head=linear",
         "adaptive": "head=adaptive table=adaptive([50], div=1)",
         "bilstm": f"{TAG}, head=bilstm(8, 1))", "plain": 'task=squad(".", version=2)',
         "conditioned": 'task=squad(".", version=2, head=conditioned)',

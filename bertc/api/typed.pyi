@@ -423,7 +423,7 @@ def focus(
 
 
 def full(
-    *, gate: Value = ..., kv_heads: Value = ..., bias: Value = ...
+    *, gate: Value = ..., kv_heads: Value = ..., bias: Value = ..., norm: Value = ..., over: Value = ...
 ) -> Words:
     """Full attention: softmax(Q K^T / sqrt(head_dim)) V (Vaswani et al., 3.2)."""
 
@@ -543,7 +543,7 @@ def listed(
 
 
 def local(
-    window: Value = ..., *, gate: Value = ..., kv_heads: Value = ..., bias: Value = ..., global_every: Value = ..., global_layers: Value = ...
+    window: Value = ..., *, gate: Value = ..., kv_heads: Value = ..., bias: Value = ..., norm: Value = ..., over: Value = ..., global_every: Value = ..., global_layers: Value = ...
 ) -> Words:
     """Attention to near tokens in most layers, to all in a few (Beltagy et al. 2020, 3.1)."""
 
@@ -741,7 +741,7 @@ def rising(
 
 
 def rotary(
-    theta: Value = ..., local_theta: Value = ..., *, pairs: Value = ..., share: Value = ..., scale: Value = ...
+    theta: Value = ..., local_theta: Value = ..., *, pairs: Value = ..., share: Value = ..., scale: Value = ..., rates: Value = ...
 ) -> Words:
     """Queries and keys turned by angles proportional to their positions (Su et al. 2021, 3.2)."""
 
@@ -915,7 +915,7 @@ def tokens(
 
 
 def transform(
-    *, bias: Value = ..., decoder: Value = ..., affine: Value = ..., dropout: Value = ...
+    *, bias: Value = ..., decoder: Value = ..., affine: Value = ..., dropout: Value = ..., tied: Value = ..., activation: Value = ...
 ) -> Words:
     """Dense, activation and norm, then the tied table and a bias (BERT, modeling.py)."""
 
@@ -969,7 +969,7 @@ def weights(
 
 
 def whole(
-    *, scaled: Value = ...
+    *, scaled: Value = ..., dropped: Value = ..., masked: Value = ...
 ) -> Words:
     """One table for all tokens; `scaled`: embeddings times sqrt(hidden) (Transformer-XL)."""
 

@@ -49,6 +49,7 @@ class Stored:
     stored: dict[str, str]
     prefixes: tuple[str, str, str]
     notes: tuple[str, ...] = ()
+    angles: str = ""
 
     def read(self, names: Mapping[str, str]) -> dict[str, Tensor]:
         """Read tensors as fp32 under new names; ``names`` maps the file's keys to them."""
@@ -60,6 +61,12 @@ class Stored:
             keys = [key for key in names if self.files.get(key) == file]
             tensors |= read_tensors(file, {key: names[key] for key in keys}) if keys else {}
         return tensors
+
+    @property
+    def rates(self) -> list[float]:
+        """The rates of rotary angles, if they are there."""
+        rates: list[float] = self.read({self.angles: ""})[""].tolist() if self.angles else []
+        return rates
 
     def entry(self, key: str) -> Entry:
         """Dtype and shape of a tensor."""
@@ -83,7 +90,7 @@ def open_layout(folder: Path, family: Family) -> Stored:
     """The weights of a folder, safetensors where there are both, by the names of this layout."""
     path, parts = _files(folder)
     header, files, loaded, notes = _together(parts)
-    first, stored = prefixes(family, header), dict[str, str]()
+    first, stored, angles = prefixes(family, header), dict[str, str](), ""
     foreign = {f"{layout.prefix}." for layout in families.FAMILIES}
     foreign -= {"bert.", "model.", "transformer.", first[2]}
     if any(first[0].endswith(prefix) for prefix in foreign):
@@ -94,6 +101,7 @@ def open_layout(folder: Path, family: Family) -> Stored:
         today = plain(first, key)
         old = next((old for old in family.older if today.startswith(old)), "")
         today = f"{family.older.get(old, '')}{today.removeprefix(old)}"
+        angles = key if today.endswith(ANGLES) else angles
         if today in BUFFERS or today.endswith(ANGLES):
             continue
         if today in stored:
@@ -101,7 +109,7 @@ def open_layout(folder: Path, family: Family) -> Stored:
             message = f"{path}: {both} name the same tensor"
             raise DataError(message, help="save the model again with one of them")
         stored[today] = key
-    return Stored(path, header, files, loaded, stored, first, notes)
+    return Stored(path, header, files, loaded, stored, first, notes, angles)
 
 
 def checkpoint_notes(folder: Path) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ The axes used by every weight table, once for the whole project:
     languages   rows of the language table      feature     input of a head of several vectors
     gates       gates of a recurrent layer, side by side
     kv_heads    width of keys, fewer heads than queries have
-    rank        width between the two maps of an adapter
+    rank        width within an adapter's pair  head_dim    width of one head
     outputs     earlier outputs whose sum a part reads
     own         any axis of a weight of the user's own part
 """
@@ -28,7 +28,7 @@ from pydantic_core.core_schema import CoreSchema, no_info_plain_validator_functi
 
 Axis = Literal[
     "vocab", "positions", "segments", "languages", "embedding", "hidden", "heads", "ffn", "gates",
-    "labels", "feature", "kv_heads", "rank", "outputs", "own",
+    "labels", "feature", "kv_heads", "head_dim", "rank", "outputs", "own",
 ]  # fmt: skip
 Dim = tuple[Axis, int]
 """An axis and its size."""

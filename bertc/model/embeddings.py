@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from bertc.ir.network.body_node import BodyNode
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.table import AdaptiveTable, Cluster
+from bertc.ir.network.table import AdaptiveTable, Cluster, WholeTable
 from bertc.model.inputs import EncoderInputs, gather_positions
 from bertc.model.native import dropout
 from bertc.model.norm import build_norm
@@ -68,6 +68,22 @@ def build_tokens(table: Table, node: BodyNode) -> Tokens:
     return Embedding(table, "embeddings.token")
 
 
+def factors(node: WholeTable, inputs: EncoderInputs) -> Float[Tensor, "b s"]:
+    """Factors of embeddings: 0 for dropped tokens, those of others make up for them in a text."""
+    left_bs, numbers_bs = inputs.token_ids != node.dropped, inputs.sequence_ids
+    real_bs = torch.ones_like(left_bs) if inputs.attention_mask is None else inputs.attention_mask
+
+    def count(there_bs: Tensor) -> Tensor:
+        if numbers_bs is None:
+            return there_bs.sum(1, keepdim=True)
+        number_bs = F.pad(numbers_bs.diff(dim=1) != 0, (1, 0)).cumsum(1)
+        sums_bs = torch.zeros_like(number_bs).scatter_add(1, number_bs, there_bs.long())
+        return sums_bs.gather(1, number_bs)
+
+    left_of_all = count(real_bs) / count(real_bs.bool() & left_bs).clamp(min=1)
+    return left_bs * (1 - node.masked) * left_of_all
+
+
 class Embeddings(nn.Module):
     """dropout(norm(token + position + segment + language)), projected from width E to hidden."""
 
@@ -75,6 +91,7 @@ class Embeddings(nn.Module):
         super().__init__()
         self.token = build_tokens(table, node)
         self.scale = math.sqrt(node.hidden) if node.table.scaled else 1.0
+        self.table = node.table
         at = "embeddings.position"
         placing = build_own(table, f"{at}.own", node.positions, heads=False)
         self.position = (
@@ -102,7 +119,10 @@ class Embeddings(nn.Module):
 
     def forward(self, inputs: EncoderInputs, dtype: torch.dtype) -> Tensor:
         """Ids to embeddings (b, s + u, h); those of the query stream are of positions alone."""
-        x_bse = self._summed(self.token(inputs.token_ids), inputs)
+        x_bse = self.token(inputs.token_ids)
+        if isinstance(self.table, WholeTable) and self.table.dropped >= 0:
+            x_bse = x_bse * factors(self.table, inputs)[..., None]
+        x_bse = self._summed(x_bse, inputs)
         if inputs.permutation is not None:
             assert self.unseen is not None, "a permutation needs an encoder of two streams"
             stream_bse = self._summed(self.unseen.expand_as(x_bse), inputs)

@@ -63,11 +63,11 @@ class Residual(NamedTuple):
             return x, x if following is None or not self.free else following(x)
         if not self.free:
             assert part.norm is not None, "post-norm has one in every layer"
-            _, normed = sum_and_norm(part.norm, x, y, rate)
+            _, normed = sum_and_norm(part.norm, x, self._scaled(y), rate)
             return normed, normed
         if part.output_norm is None and following is not None:
-            return sum_and_norm(following, x, y, rate)
-        x = x + self._dropped(part, y)
+            return sum_and_norm(following, x, self._scaled(y), rate)
+        x = x + self._scaled(self._dropped(part, y))
         return x, x if following is None else following(x)
 
     def replaced(
@@ -76,6 +76,9 @@ class Residual(NamedTuple):
         """The stream with a part's output alone, and its norm for the part that follows."""
         y = self._dropped(part, y)
         return y, following(x + y if self.kind.reads_both else y)
+
+    def _scaled(self, y: Tensor) -> Tensor:
+        return y if self.kind.factor == 1 else y * self.kind.factor
 
     def _dropped(self, part: "AttentionPart[Any, Any] | FeedForward", y: Tensor) -> Tensor:
         norm = part.output_norm

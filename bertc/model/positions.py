@@ -190,7 +190,9 @@ def _angles(
 ) -> Angles:
     turned = node.rotary_dims(wide)
     powers_p = torch.arange(0, turned, 2, device=positions_bl.device).float() / turned
-    angles_blp = (positions_bl.float() / node.scale)[..., None] * theta**-powers_p
+    rates_p = theta**-powers_p
+    rates_p = rates_p.half().float() if node.rates == "fp16" else rates_p
+    angles_blp = (positions_bl.float() / node.scale)[..., None] * rates_p
     return Angles(angles_blp.cos()[:, :, None], angles_blp.sin()[:, :, None])
 
 

@@ -211,7 +211,8 @@ def test_weights_of_uncomputed_layers_have_no_gradient(name: str, recompute: boo
     "extra",
     [
         "freeze=embeddings norm=pre(first=false) activation=geglu", "freeze=2 norm=pre E=16",
-        "freeze=1 share=attention", "freeze=1 share=all", "freeze=2 attention=full(gate=gelu)",
+        "freeze=1 share=attention", "freeze=1 share=all",
+        "freeze=2 attention=full(gate=gelu, norm=rms)",
         "freeze=2 attention=relative", "freeze=2 attention=disentangled(8,16)",
         "freeze=1 attention=relative(untie=true,segments=true) share=attention",
         "freeze=1 attention=disentangled(8,16) share=attention",
@@ -219,11 +220,13 @@ def test_weights_of_uncomputed_layers_have_no_gradient(name: str, recompute: boo
         "freeze=2 head=transform(decoder=32) norm=pre attention=disentangled(8,16)",
         "adapt=lora(4, on=attention+ffn) activation=geglu norm=pre",
         "adapt=lora(4, on=[query, outer]) attention=full(kv_heads=1) E=16",
+        "adapt=lora(4, on=attention) attention=full(kv_heads=1, norm=layer, over=width)",
         "adapt=lora(4, on=output) share=attention positions=bucketed(64)",
         "adapt=lora(4) attention=relative(untie=true,segments=true)",
         "adapt=lora(4, on=attention) attention=disentangled(8,16) head=transform(decoder=32)",
         "adapt=lora(4, on=ffn) attention=disentangled(8,16)",
         "adapt=lora(4) head=linear(tied=false)", "freeze=1 head=linear(tied=false)",
+        "freeze=1 head=transform(tied=false) residual=plain(30) table=whole(dropped=5)",
     ],
 )  # fmt: skip
 def test_torch_counts_the_same_where_layers_are_frozen(extra: str) -> None:

@@ -87,6 +87,7 @@ LEDGER = [
     "objective=plm attention=relative(untie=true, segments=true) "
     "segments=0 format=stream-pair(both_ways=true) memory=48",
     "objective=clm attention=relative memory=48", "residual=dwa norm=pre recompute=on",
+    "attention=full(norm=layer, over=width) residual=plain(30) norm=pre table=whole(dropped=5)",
     f"precision=bf16 vocab=20k objective=tlm {PAIRS}",
     "precision=bf16 vocab=20k objective=plm",
     "vocab=20k objective=clm table=adaptive(cutoffs=[2k, 6k])",
@@ -140,7 +141,9 @@ KEPT = {
     "0.1": [
         "", "activation=swiglu norm=pre(function=rms) head=linear(tied=false)",
         "residual=dwa norm=pre", "attention=disentangled(16, 32)",
-        "attention=full(gate=sigmoid) norm=pre(inner=true, after_attention=true)",
+        "attention=full(gate=sigmoid, norm=rms, kv_heads=2) "
+        "norm=pre(inner=true, after_attention=true)",
+        "attention=local(8, norm=layer, over=width) residual=plain(30) table=whole(dropped=5)",
         "positions=bucketed(64)", "activation=swiglu adapt=lora(8, on=ffn, dropout=0.1)",
         "objective=plm+sop norm=pre E=16",
         "objective=plm attention=relative segments=0 format=stream-pair(both_ways=true)",

@@ -31,6 +31,12 @@ DEBERTA = {
     **SMALL, "relative_attention": True, "position_buckets": 8, "pos_att_type": "p2c|c2p",
     "share_att_key": True, "norm_rel_ebd": "layer_norm", "position_biased_input": False,
 }  # fmt: skip
+ESM = {
+    "vocab_size": 33, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3,
+    "intermediate_size": 40, "pad_token_id": 1, "mask_token_id": 32, "token_dropout": True,
+}  # fmt: skip
+ROTARY_ESM = {**ESM, "position_embedding_type": "rotary", "layer_norm_eps": 1e-5}
+ESMC = {n: x for n, x in ESM.items() if n != "token_dropout"} | {"vocab_size": 64}
 
 
 @dataclass(frozen=True)
@@ -138,4 +144,12 @@ CASES = [
     case("DebertaV2ForMaskedLM", DEBERTA, legacy=False),
     case("DebertaV2Model", DEBERTA, hidden_size=32, num_attention_heads=2, hidden_act="relu",
          max_relative_positions=20, position_buckets=6, pos_att_type=["c2p", "p2c"]),
+    case("EsmForMaskedLM", ROTARY_ESM),
+    case("EsmForMaskedLM", ESM, max_position_embeddings=34, emb_layer_norm_before=True),
+    case("EsmForMaskedLM", ESM, tie_word_embeddings=False, token_dropout=False, pad_token_id=4),
+    case("EsmModel", ROTARY_ESM, token_dropout=False, rope_theta=500.0, emb_layer_norm_before=True),
+    case("EsmcForMaskedLM", ESMC),
+    case("EsmcForMaskedLM", ESMC, num_hidden_layers=3, attention_bias=True, mlp_bias=True,
+         rope_parameters={"rope_type": "default", "rope_theta": 20.0}),
+    case("EsmcModel", ESMC, hidden_size=32, num_attention_heads=2),
 ]  # fmt: skip

@@ -65,8 +65,9 @@ FORESEEN = [
     ("objective=plm", "objective=plm", "attention=relative(untie=true, segments=true)"),
     ("attention=relative", "attention=relative", "attention=full"),
     ("objective=clm", "objective=clm", ""),
-    ("positions=rotary norm=pre segments=0 dropout=0", "activation=gelu",
-     "activation=geglu norm=pre(embeddings=true, first=false)"),
+    ("positions=rotary norm=pre segments=0 dropout=0 activation=geglu", "norm=pre",
+     "norm=pre(embeddings=true, first=false)"),
+    ("positions=rotary norm=pre dropout=0", "segments=2", "segments=0"),
     ("positions=rotary norm=pre(1e-5,embeddings=true,first=false) activation=geglu segments=2",
      "segments=2", "segments=0 dropout=dropout(hidden=0, attention=0)"),
     ("positions=rotary norm=pre(function=rms) segments=0 activation=swiglu(bias=false) dropout=0 "

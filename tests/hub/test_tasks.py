@@ -36,7 +36,7 @@ from bertc.run.models.loading import load
 from tests.hub import hf_models
 from tests.hub.hf_models import DEBERTA, DISTIL, MODERN, MPNET, SMALL, XLM, XLNET, Case, case
 from tests.hub.programs import Wordless, assert_same, program, tensors
-from tests.hub.test_round_trip import close, encoded, inputs
+from tests.hub.test_round_trip import close, encoded, inputs, stored
 
 CHOICES = 3
 BERT = {"classifier_dropout": 0.3}
@@ -112,6 +112,8 @@ CASES = [
     *cases("DebertaV2", DEBERTA, SC, **THREE, cls_dropout=0.2),
     *cases("DebertaV2", DEBERTA, SC, **ONE, pooler_hidden_act="tanh"),
     *cases("DebertaV2", DEBERTA, MC, QA), *cases("DebertaV2", DEBERTA, TC, **THREE),
+    *cases("Esm", hf_models.ROTARY_ESM, SC, TC, **THREE), *cases("Esm", hf_models.ESM, SC, **ONE),
+    *cases("Esmc", hf_models.ESMC, SC, TC, **THREE, classifier_dropout=0.3),
 ]  # fmt: skip
 
 
@@ -188,7 +190,7 @@ def test_heads_come_in_and_go_out(chosen, tmp_path):
     of_words = "TokenClass" in chosen.cls and isinstance(imported.resolved.vocabulary, ByteBpe)
     notes = (*(JOINED,) * of_words, *(TYPED,) * (imported.config.model_type in UNASKED))
     assert (exported.architecture, exported.notes) == (chosen.cls, notes)
-    before, after = (load_file(tmp_path / at / "model.safetensors") for at in ("in", "out"))
+    before, after = (stored(tmp_path / at) for at in ("in", "out"))
     assert before.keys() == after.keys()
     bare = "transformer.mask_emb"  # read by none of XLNet's tasks, so nothing of bertc's
     assert all(torch.equal(before[name], after[name]) for name in before if name != bare)

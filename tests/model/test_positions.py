@@ -29,9 +29,11 @@ KINDS = [
     "positions=alibi heads=3 head_dim=8",
     "positions=bucketed(402,offset=2,buckets=16,distance=40)",
     f"{NEAR}) positions=bucketed(400,buckets=16,distance=12)",
-    f"{TURNED}) attention=full(kv_heads=2)",
+    f"{TURNED}) attention=full(kv_heads=2, norm=rms)",
+    "positions=learned(400) table=whole(dropped=7) residual=plain(30) norm=pre(last=unbiased)",
     f"positions=none {NEAR})",
-    f"{NEAR}, kv_heads=1, bias=false) {TURNED})",
+    f"{NEAR}, kv_heads=1, bias=false, norm=layer, over=width) {TURNED})",
+    f"{TURNED}, rates=fp16) attention=full(norm=layer)",
     f"{NEAR}) positions=alibi heads=3 head_dim=8 norm=pre",
     f"{NEAR}) {TURNED}, pairs=interleaved) share=all",
     f"attention=local(150, global_every=2) {TURNED})",
@@ -71,7 +73,9 @@ def turned(x: torch.Tensor, place: int, model: Model, reach: int | None) -> torc
     result = x.clone()
     for pair in range(width // 2):
         one, two = (pair, pair + width // 2) if node.pairs == "half" else (2 * pair, 2 * pair + 1)
-        angle = place / node.scale / theta ** (2 * pair / width)
+        rate = torch.tensor(theta ** (-2 * pair / width))
+        rate = float(rate.half() if node.rates == "fp16" else rate)
+        angle = place / node.scale * rate
         number = complex(x[one], x[two]) * complex(math.cos(angle), math.sin(angle))
         result[one], result[two] = number.real, number.imag
     return result
@@ -96,6 +100,11 @@ def attended(model: Model, layer: int, x: torch.Tensor, places: list[int]) -> to
         part: x @ w[f"{part}.weight"].T + w.get(f"{part}.bias", 0.0)
         for part in ("query", "key", "value")
     }
+    for part in ("query", "key") if kind.norm != "none" else ():
+        x_snd = made_of[part].unflatten(1, (-1, D) if kind.over == "head" else (1, -1))
+        x_snd = x_snd - x_snd.mean(2, keepdim=True) if kind.norm == "layer" else x_snd
+        x_snd = x_snd / (x_snd.square().mean(2, keepdim=True) + node.norm.eps).sqrt()
+        made_of[part] = (x_snd * w[f"{part}_norm.weight"]).flatten(1)
 
     def head_of(part: str, place: int, head: int) -> torch.Tensor:
         return turned(made_of[part][place, head * D : (head + 1) * D], place, model, kind.reach)

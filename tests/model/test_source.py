@@ -22,14 +22,15 @@ PROGRAMS = (
     "objective=span share=attention positions=rotary(10000, scale=2) norm=pre activation=geglu",
     "objective=mlm attention=local(8, global_every=3) norm=pre(bias=false) "
     "positions=rotary(160000, local_theta=10000)",
-    "objective=mlm positions=alibi norm=post(function=rms) activation=relu",
+    "objective=mlm positions=alibi norm=post(function=rms) activation=relu "
+    "residual=plain(30) table=whole(dropped=5)",
     "objective=mlm positions=bucketed(24, buckets=8, distance=16) dropout=0",
     "objective=mlm attention=disentangled(8, 16) positions=none segments=0 "
     "head=transform(decoder=24)",
     "objective=10*rtd+mlm generator=network(0.5)",
     "objective=plm attention=relative(segments=true) positions=none",
     "objective=clm attention=relative positions=none norm=post table=adaptive([20, 40])",
-    "objective=clm positions=sinusoidal attention=full(kv_heads=1)",
+    "objective=clm positions=sinusoidal attention=full(kv_heads=1, norm=rms)",
     "objective=mlm residual=dwa norm=pre(affine=false, context=true) attention=full(gate=gelu) "
     "head=transform(affine=false, dropout=0.1)",
 )

@@ -28,7 +28,10 @@ from tests.kinds import OBJECTIVES
 from tests.traced import traced
 
 TOY = "hidden=64 heads=2 ffn=128 vocab=300 seq=32 batch=8 steps=10 dropout=0 precision=fp32 "
-GROUPED = f"{TOY} objective=clm share=groups(2) layers=4"
+GROUPED = (
+    f"{TOY} objective=clm share=groups(2) layers=4 "
+    "attention=full(norm=layer, over=width) residual=plain(30) table=whole(dropped=5)"
+)
 XLNET = f"{TOY} objective=plm attention=relative(untie=true,segments=true) microbatch=4 layers=2"
 TEACHER = "teacher=spec('layers=2 hidden=32 heads=2 ffn=32 seq=32 vocab=300')"
 RECOMPUTED = (

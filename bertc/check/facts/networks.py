@@ -22,7 +22,7 @@ from bertc.text.tokenizers.reading import network_folder
 NETWORK = (
     "layers", "hidden", "heads", "head_dim", "ffn", "embedding", "table", "share", "attention",
     "activation", "norm", "positions", "segments", "languages", "language_embeddings", "head",
-    "dropout", "initializer", "recipe",
+    "dropout", "initializer", "residual", "recipe",
 )  # fmt: skip
 """Settings of a network; unwritten ones are taken from ``init``."""
 
@@ -104,7 +104,7 @@ def _most_like(encoder: Encoder, vocabulary: str) -> System:
         if norm.kind == "post":
             return "nomic"
         if norm.function != "rms":
-            return "modernbert"
+            return "modernbert" if norm.embeddings else "roberta"
         return "neobert" if positions.pairs == "interleaved" else "eurobert"
     unsegmented = not encoder.segments and not encoder.causal and not encoder.attention.distances
     plain = encoder.head.kind == "linear" and encoder.ffn.kind == "mlp"

@@ -14,6 +14,7 @@ from bertc.hub.families.config import Wordless
 from bertc.hub.families.deberta import DEBERTA
 from bertc.hub.families.distilbert import DISTILBERT
 from bertc.hub.families.electra import ELECTRA
+from bertc.hub.families.esm import ESM, ESMC
 from bertc.hub.families.eurobert import EUROBERT
 from bertc.hub.families.family import Candidate, Family, Obstacle, first_of
 from bertc.hub.families.modernbert import MODERNBERT
@@ -30,8 +31,8 @@ from bertc.ir.program import Resolved, layout_of
 from bertc.lang import setting_shape, show_value
 
 FAMILIES: tuple[Family, ...] = (
-    XLNET, DEBERTA, MPNET, NEOBERT, MODERNBERT, EUROBERT, NOMIC, ELECTRA, DISTILBERT, XLM, ALBERT,
-    XLM_ROBERTA, CAMEMBERT, ROBERTA, BERT,
+    XLNET, DEBERTA, MPNET, NEOBERT, ESMC, ESM, MODERNBERT, EUROBERT, NOMIC, ELECTRA, DISTILBERT,
+    XLM, ALBERT, XLM_ROBERTA, CAMEMBERT, ROBERTA, BERT,
 )  # fmt: skip
 """Order in which families are tried for a program; the last accepts all that remain."""
 

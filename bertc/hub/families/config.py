@@ -3,7 +3,7 @@
 And a vocabulary as an export needs it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -144,6 +144,10 @@ class HfConfig(BaseModel):
         notes = {code: "auto_map" in self.unread, plain: bool(names), trained: bool(rates_text)}
         return tuple(note for note, holds in notes.items() if holds)
 
+    def turned_at(self, rates: Collection[float]) -> Self:
+        """The same with the rates of angles that the weights have, where a class reads those."""
+        return self
+
     @classmethod
     def reads(cls) -> dict[str, str]:
         """The field that each setting of a file fills."""
@@ -183,7 +187,7 @@ class HfConfig(BaseModel):
         return {
             "hidden_size": encoder.hidden, "num_hidden_layers": len(encoder.layers),
             "num_attention_heads": first.heads, "intermediate_size": first.ffn,
-            "hidden_act": ACTIVATIONS[encoder.head_activation],
+            "hidden_act": ACTIVATIONS[encoder.ffn.head_activation],
             "hidden_dropout_prob": encoder.dropout.hidden,
             "attention_probs_dropout_prob": encoder.dropout.attention,
             **({"max_position_embeddings": rows} if rows else {}),

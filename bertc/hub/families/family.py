@@ -213,8 +213,8 @@ class Family:
     """Beginnings of keys that some files have, and those of the names above."""
     unread: frozenset[str] = frozenset()
     """Keys of the encoder that files may have though their network does not read them."""
-    unused: Callable[[Encoder], Mapping[str, Shape]] = lambda encoder: {}
-    """Keys that its classes have and bertc's encoder does not use, with their shapes."""
+    unused: Callable[[Encoder], Mapping[str, list[Any]]] = lambda encoder: {}
+    """Keys that its classes have and bertc's encoder does not use, with numbers for them."""
     reshape: Reshape = field(default_factory=Reshape)
     obstacle: Callable[[Candidate], Obstacle | None] = lambda candidate: None
     """A reason beside the settings why the layout cannot hold a claimed program."""

@@ -49,7 +49,7 @@ class HfGated(HfConfig):
         """Settings of an encoder, with the nearest gate for a part without."""
         return {
             **super().values(encoder, tokens),
-            "hidden_act": "silu" if encoder.head_activation == "silu" else "gelu",
+            "hidden_act": "silu" if encoder.ffn.head_activation == "silu" else "gelu",
             "attention_bias": getattr(encoder.attention, "bias", True),
             "mlp_bias": getattr(encoder.ffn, "bias", True) is True,
             **ends(tokens),

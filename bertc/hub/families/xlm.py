@@ -74,7 +74,7 @@ class HfXlm(HfConfig):
         named = {"id2lang": {str(n): name for n, name in names.items()},
                  "lang2id": {name: n for n, name in names.items()}}  # fmt: skip
         return {
-            **super().values(encoder, tokens), "hidden_act": encoder.head_activation != "relu",
+            **super().values(encoder, tokens), "hidden_act": encoder.ffn.head_activation != "relu",
             "n_langs": max(1, len(names)), "use_lang_emb": bool(names),
             "embed_init_std": encoder.hidden**-0.5, **ends(tokens), **(named if names else {}),
         }  # fmt: skip

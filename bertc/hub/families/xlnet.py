@@ -159,6 +159,6 @@ XLNET = family.Family(
     poolers={True: {"summary_activation": "tanh"}},
     unread=frozenset({"mask_emb"}),
     # The class has an embedding that tasks do not use.
-    unused=lambda encoder: {} if encoder.two_streams else {"mask_emb": (1, 1, encoder.hidden)},
+    unused=lambda encoder: {} if encoder.two_streams else {"mask_emb": [[[0.0] * encoder.hidden]]},
     reshape=family.Reshape(_stored_shape, _to_layout, _from_layout),
 )

@@ -22,7 +22,7 @@ from bertc.hub.sentences import Sentences, write_sentences
 from bertc.hub.tensors import write_tensors
 from bertc.hub.token_vectors import MAP, MAP_FILE, MAP_THERE
 from bertc.ir.learning import Rerank, TokenVectors
-from bertc.ir.program import Resolved
+from bertc.ir.program import MAIN, Resolved
 from bertc.ir.terms.node import is_answerable
 from bertc.ir.vocabulary import ByteBpe, Extended, TokenizerFile, Trimmed
 
@@ -196,8 +196,8 @@ def _write_hf(
         pieces = [family.reshape.out(encoder, name, tensors[name]) for name in names]
         joined = pieces[0] if len(pieces) == 1 else torch.cat(pieces)
         ready[prefix_key(family, chosen, names[0], key)] = joined
-    for key, shape in family.unused(encoder).items():
-        ready[f"{family.prefix}.{key}"] = torch.zeros(shape)
+    for key, numbers in family.unused(encoder).items():
+        ready[prefix_key(family, chosen, f"{MAIN}.", key)] = torch.tensor(numbers)
     write_tensors(fresh / "model.safetensors", ready)
     parts, came = parts_of(fits), copied.get("architectures")
     # The class that a folder came with, if it holds parts of these.

@@ -167,11 +167,11 @@ class Lora(Method):
         if not isinstance(made, op.Product) or not many:
             return
         width = many * self.rank
-        pair = replace(made, maps=many, names=(), adapts=True)
+        pair = replace(made, maps=many, adapts=True)
         if self.dropout:
             yield op.Dropout(made.rows, made.inner)
         yield replace(pair, columns=width, constant=made.of_weights)
-        yield replace(pair, inner=width, keeps_rows=True)
+        yield replace(pair, inner=width, keeps_rows=True, names=())
         yield op.Pointwise("add", made.rows * made.columns)
 
     def mark_frozen(self, weights: Iterable[Weight]) -> tuple[Weight, ...]:

@@ -122,6 +122,10 @@ class Heads(_Units):
              lambda s: f"each head has a bias of its own by positions = {s.positions.kind}, so "
              "that none can be removed",
              also=("positions", "positions is set here"), help="prune=neurons(25%)"),
+        Rule("E313", "prune", lambda s: getattr(s.attention, "over", "") == "width",
+             "a norm is over the queries of all heads, and would change without some",
+             also=("attention", "attention is set here"),
+             way=lambda s: argument("attention", s.origins["attention"], "over", "head")),
         Rule("E313", "prune", lambda s: s.attention.shares_keys and not s.positions.by_head,
              "several heads share their keys and values, so that none can be removed",
              also=("attention", "attention is set here"), help="prune=neurons(25%)"),

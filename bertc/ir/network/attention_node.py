@@ -2,14 +2,17 @@
 
 import math
 from abc import abstractmethod
+from dataclasses import replace
+from itertools import chain
 from operator import not_
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from bertc.ir import operation as op
 from bertc.ir.base import Axis, Dim, Drawn, Node, Normal, On, Weight, affine
 from bertc.ir.blocks import in_blocks
+from bertc.ir.network.norm import LayerNorm, RmsNorm
 from bertc.ir.network.positions import Distances, Ranges
 
 Gate = Literal["none", "gelu", "sigmoid"]
@@ -122,13 +125,23 @@ class ContentAttention(GatedAttention):
     """softmax(Q K^T / sqrt(head_dim)) V, of all tokens or of near ones.
 
     ``kv_heads``: heads of keys and values, each for several heads of queries (Ainslie et al. 2023);
-    0: as many as of queries.
+    0: as many as of queries. With a ``norm``, which has a scale alone, queries and keys are
+    normalised before positions turn them: each ``head`` by itself (Qwen3, q_norm and k_norm), or
+    ``over`` the whole ``width`` (ESM C).
     """
 
     projects: ClassVar[bool] = True
     takes_positions: ClassVar[bool] = True
     kv_heads: Annotated[int, Field(ge=0, le=10_000, exclude_if=not_)] = 0
     bias: On = True
+    norm: Annotated[Literal["none", "layer", "rms"], Field(exclude_if="none".__eq__)] = "none"
+    over: Annotated[Literal["head", "width"], Field(exclude_if="head".__eq__)] = "head"
+
+    @model_validator(mode="after")
+    def _has_a_norm(self) -> Self:
+        if self.over != "head" and self.norm == "none":
+            raise ValueError(f"over = {self.over} is of a norm, and there is none", "norm=layer")
+        return self
 
     @property
     def content_alone(self) -> bool:
@@ -145,17 +158,41 @@ class ContentAttention(GatedAttention):
         """
         return math.gcd(self.kv_heads, heads)
 
+    def norm_of_keys(self, eps: float) -> LayerNorm | RmsNorm | None:
+        """The norm of keys, and that of queries, if there are norms."""
+        if self.norm == "none":
+            return None
+        return RmsNorm(eps=eps) if self.norm == "rms" else LayerNorm(eps=eps, bias=False)
+
     def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
         maps = projection_weights(name, widths, init, self.key_heads(widths.heads))
-        return maps if self.bias else maps[::2]
+        maps = maps if self.bias else maps[::2]
+        norm = self.norm_of_keys(1)
+        if norm is None:
+            return maps
+        of_norms = (norm.weights(f"{name}.{part}", *dim) for part, dim, _ in self._normed(widths))
+        return (*maps, *chain.from_iterable(of_norms))
+
+    def _normed(self, w: op.Widths) -> tuple[tuple[str, Dim, int], tuple[str, Dim, int]]:
+        """Name, axis and width of both norms, and how many vectors of a state they normalise."""
+        many = self.key_heads(w.heads)
+        if self.over == "head":
+            head: Dim = ("head_dim", w.head_dim)
+            return ("query_norm", head, w.heads), ("key_norm", head, many)
+        keys: Axis = "heads" if many == w.heads else "kv_heads"
+        return ("query_norm", ("heads", w.inner), 1), ("key_norm", (keys, many * w.head_dim), 1)
 
     def gate_weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
         return super().gate_weights(name, widths, init)[: 1 + self.bias]
 
     def projections(self, widths: op.Widths, call: op.Call) -> op.Operations:
-        w, many = widths, self.key_heads(widths.heads)
+        w, many, norm = widths, self.key_heads(widths.heads), self.norm_of_keys(1)
+        read = zip((call.states, call.context), self._normed(w), strict=True)
+        norms = (norm.operation(n * times, dim[1]) for n, (_, dim, times) in read if norm)
+        maps = query_key_value(w, call, many * w.head_dim, joined=norm is None)
         return (
-            *query_key_value(w, call, many * w.head_dim),
+            *maps,
+            *norms,
             *((op.Copy(2 * call.context * w.inner),) if many < w.heads else ()),
         )
 
@@ -193,12 +230,19 @@ def projection_weights(name: str, w: op.Widths, init: Drawn, key_heads: int) -> 
     )
 
 
-def query_key_value(w: op.Widths, call: op.Call, key_width: int = 0) -> op.Operations:
+def query_key_value(
+    w: op.Widths, call: op.Call, key_width: int = 0, joined: bool = True
+) -> op.Operations:
     """Projections to queries, keys and values: one product if all three read the same states.
 
-    ``key_width`` is that of keys and of values, 0: as wide as queries.
+    ``key_width`` is that of keys and of values, 0: as wide as queries. Without ``joined`` each is a
+    product of its own.
     """
     pair = 2 * (key_width or w.inner)
+    if not joined:
+        query = op.Product(call.states, w.hidden, w.inner, names=("query",))
+        key = op.Product(call.context, w.hidden, pair // 2, keeps_rows=call.selects, names=("key",))
+        return query, key, replace(key, keeps_rows=False, names=("value",))
     if not call.selects:
         names = ("query", "key", "value")
         return (op.Product(call.context, w.hidden, w.inner + pair, maps=3, names=names),)

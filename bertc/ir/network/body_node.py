@@ -104,8 +104,8 @@ class BodyNode(Node):
 
     @property
     def head_activation(self) -> Activation:
-        """The activation of heads: that of BERT's."""
-        return "gelu"
+        """The activation of heads: that of BERT's, unless they name one."""
+        return "gelu" if self.head.activation == "same" else self.head.activation
 
     @property
     def pooled(self) -> Pooled:

@@ -57,7 +57,7 @@ class Encoder(BodyNode):
 
     @property
     def head_activation(self) -> Activation:
-        return self.ffn.head_activation
+        return self.ffn.head_activation if self.head.activation == "same" else self.head.activation
 
     @property
     def kinds_of_segments(self) -> int:
@@ -164,7 +164,7 @@ class Encoder(BodyNode):
         read = [f"{part}.{n}." for part, owners in self.owners.items() for n in owners[:complete]]
         if outputs.projects_next(self.depth):
             normed = self.norm.residual_free and self.layer(complete).attention_norm
-            parts = ("query", "key", "value", *(["norm"] if normed else []))
+            parts = ("query", "key", "value", "query_norm", "key_norm", *["norm"] * bool(normed))
             read += [f"attention.{self.attention_owner[complete]}.{part}." for part in parts]
         for layer, part in product(range(self.depth), OUTPUTS):
             for weight in self.part_weights(part, layer):

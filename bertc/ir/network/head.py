@@ -64,7 +64,8 @@ class TransformHead(Node):
     ``bias`` of the dense layer; ModernBERT has none (head_pred_bias). ``affine``: the norm has
     scale and shift; LTG-BERT has neither, and ``dropout`` after it. With ``decoder`` masked
     tokens are predicted by the enhanced mask decoder (He et al. 2021, 3.2), which has a table of so
-    many absolute positions: see ``model.encoder``.
+    many absolute positions: see ``model.encoder``. ``tied=false``: a table of its own, and
+    ``activation``, if it is not that of the layers (ESM C).
     """
 
     kind: Literal["transform"] = "transform"
@@ -72,13 +73,17 @@ class TransformHead(Node):
     decoder: Annotated[int, Field(ge=0, le=1_000_000, exclude_if=not_)] = 0
     affine: On = True
     dropout: Annotated[Probability, Field(exclude_if=not_)] = 0.0
+    tied: On = True
+    activation: Annotated[Activation | Literal["same"], Field(exclude_if="same".__eq__)] = "same"
 
     def weights(self, name: str, head: TokenHead) -> tuple[Weight, ...]:
         narrow: Dim = ("embedding", head.embedding)
+        table = matrix(name, ("vocab", head.vocab), narrow, head.init, "head")
         dense = affine(f"{name}.dense", narrow, ("hidden", head.hidden), head.init, "head")
         return (
             *(dense if self.bias else dense[:1]),
             *head.norm.weights(f"{name}.norm", *narrow, part="head"),
+            *(table,) * (not self.tied),
             bias(name, ("vocab", head.vocab), "head"),
         )
 
@@ -104,6 +109,7 @@ class LinearHead(Node):
     kind: Literal["linear"] = "linear"
     decoder: ClassVar[int] = 0
     affine: ClassVar[bool] = True
+    activation: ClassVar[Literal["same"]] = "same"
     bias: bool = True
     tied: On = True
 
@@ -134,6 +140,8 @@ class AdaptiveHead(Node):
     kind: Literal["adaptive"] = "adaptive"
     decoder: ClassVar[int] = 0
     affine: ClassVar[bool] = True
+    activation: ClassVar[Literal["same"]] = "same"
+    tied: ClassVar[bool] = True
 
     def weights(self, name: str, head: TokenHead) -> tuple[Weight, ...]:
         first, *rarer = head.clusters

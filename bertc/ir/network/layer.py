@@ -99,7 +99,8 @@ class EncoderLayer:
             return {"attention": (*attention, *joined), "ffn": (*ffn, *joined)}
         if not self.norm.residual_free:
             norm = function.operation(call.states, hidden, residual=True, dropout=rates.hidden > 0)
-            return {"attention": (*attention, norm), "ffn": (*ffn, norm)}
+            joined = (*added[:-1], norm)  # with the sum
+            return {"attention": (*attention, *joined), "ffn": (*ffn, *joined)}
         # With queries that are other states, or a subset, keys are normalised separately.
         keys = function.operation(call.context, hidden, keeps_input=call.queries < call.keys)
         before = function.operation(call.states, hidden)

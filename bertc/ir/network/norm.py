@@ -139,7 +139,8 @@ class PreNorm(_Placement):
 
     ``affine=False``: norms of layers have no scale and shift (StackingBERT, --no-normalize-affine).
     ``embeddings=true`` and ``first=false``: their sum is normalised, and layer 0 attends to it as
-    it is (ModernBERT). ``last=False``: none stands after the last layer (cramming, final_norm).
+    it is (ModernBERT). ``last=False``: none stands after the last layer (cramming, final_norm);
+    ``unbiased``: one without ``bias`` (ESM C).
     ``context`` and ``inner``: what the output map of attention reads, and the last map of the
     feed-forward part, is normalised (Shleifer et al. 2021, NormFormer; without scale and shift in
     GPT-BERT). ``after_attention``: what attention gives is, with scale and shift and before dropout
@@ -150,7 +151,7 @@ class PreNorm(_Placement):
     affine: bool = True
     embeddings: Off = False
     first: On = True
-    last: On = True
+    last: Annotated[bool | Literal["unbiased"], Field(exclude_if=lambda last: last is True)] = True
     kind: Literal["pre"] = "pre"
     context: Off = False
     inner: Off = False
@@ -169,7 +170,10 @@ class PreNorm(_Placement):
 
     @property
     def of_end(self) -> NormFunction | None:
-        return self.of_layers if self.last else None
+        norm = self.of_layers if self.last else None
+        if self.last == "unbiased" and isinstance(norm, LayerNorm):
+            return norm.model_copy(update={"bias": False})
+        return norm
 
     def after(self, part: SharedPart) -> NormFunction | None:
         return self._norm(True) if self.after_attention and part == "attention" else None

@@ -206,7 +206,8 @@ class RotaryPositions(_Unlearned):
     Pair i of the first ``share`` of a head, d numbers, turns by position / scale x theta^(-2i / d):
     numbers i and i + d/2 (``half``, GPT-NeoX and ModernBERT) or 2i and 2i + 1 (``interleaved``, the
     paper and NeoBERT). ``local_theta`` is that of layers with a window. ``scale`` stretches the
-    positions of a trained network over longer rows (Chen et al. 2023, 2.3).
+    positions of a trained network over longer rows (Chen et al. 2023, 2.3). ``rates=fp16``: powers
+    of theta are rounded to that, as where a whole network was trained in it (ESM-2).
     """
 
     kind: Literal["rotary"] = "rotary"
@@ -215,6 +216,7 @@ class RotaryPositions(_Unlearned):
     pairs: Literal["half", "interleaved"] = "half"
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
     scale: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    rates: Annotated[Literal["fp32", "fp16"], Field(exclude_if="fp32".__eq__)] = "fp32"
     positional = ("theta", "local_theta")
 
     @property

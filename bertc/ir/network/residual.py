@@ -5,13 +5,19 @@ A part reads a sum of some, weighted by learned numbers that belong to its place
 weights: layers that share those read other sums.
 """
 
+import math
 from itertools import product
 from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
 
 from bertc.ir import operation as op
 from bertc.ir.base import BY_KIND, Constant, Node, Off, Weight
 from bertc.ir.network.sharing import OUTPUTS, SharedPart
 from bertc.ir.own import Own, sizes_of
+
+UNSCALED = 36
+"""Layers of a network whose branches are added as they are (ESM C, residue_scaling_factor)."""
 
 
 class _Residual(Node):
@@ -25,6 +31,11 @@ class _Residual(Node):
     by_part: ClassVar[bool] = False
     adds: ClassVar[bool] = True
     softmax: ClassVar[bool] = False
+
+    @property
+    def factor(self) -> float:
+        """The number that multiplies what a part adds."""
+        return 1.0
 
     def sources(self, layer: int, part: SharedPart, depth: int) -> tuple[int, ...]:
         """The outputs that a part sums, the newest last; attention of ``depth``: the last norm."""
@@ -70,10 +81,24 @@ class _Residual(Node):
 
 
 class PlainResidual(_Residual):
-    """x + f(x), for attention and the feed-forward part in turn (Vaswani et al. 2017, 3.1)."""
+    """x + f(x), for attention and the feed-forward part in turn (Vaswani et al. 2017, 3.1).
+
+    f(x) is divided by sqrt(``depth`` / 36), ``depth`` the number of layers in ESM C. As a number of
+    its own it stays where layers are added.
+    """
 
     kind: Literal["plain"] = "plain"
     keeps_outputs = False
+    depth: Annotated[int, Field(ge=1, le=1000, exclude_if=UNSCALED.__eq__)] = UNSCALED
+    positional = ("depth",)
+
+    @property
+    def factor(self) -> float:
+        return math.sqrt(UNSCALED / self.depth)
+
+    def joined(self, widths: op.Widths, call: op.Call) -> op.Operations:
+        scaled = op.Pointwise("multiply", call.states * widths.hidden)
+        return (scaled,) * (self.depth != UNSCALED) + super().joined(widths, call)
 
 
 class Elc(_Residual):

@@ -9,6 +9,7 @@ from bertc.ir import operation as op
 from bertc.ir.base import BY_KIND, Dim, Initializer, Node, Normal, Part, Weight, Width, matrix
 
 EULER = 0.5772156649015329
+MASKED = 0.12
 
 
 def table_weight(name: str, rows: Dim, width: Dim, init: Initializer) -> Weight:
@@ -29,10 +30,18 @@ class Cluster(NamedTuple):
 
 
 class WholeTable(Node):
-    """One table for all tokens; ``scaled``: embeddings times sqrt(hidden) (Transformer-XL)."""
+    """One table for all tokens; ``scaled``: embeddings times sqrt(hidden) (Transformer-XL).
+
+    ``dropped``: the id of the mask token, -1: none. Its embedding is zero, and those of a text are
+    times (1 - ``masked``) / (1 - its share of the text), as if dropout had taken it (ESM-2,
+    token_dropout); ``masked`` is that share in training.
+    """
 
     kind: Literal["whole"] = "whole"
     scaled: bool = False
+    dropped: Annotated[int, Field(ge=-1, le=10**7, exclude_if=(-1).__eq__)] = -1
+    # modeling_esm.py: 80% of the 15% that are predicted
+    masked: Annotated[float, Field(ge=0, lt=1, exclude_if=MASKED.__eq__)] = MASKED
 
     narrows: ClassVar[bool] = False
     """True if each cluster has its own table and projection to the hidden width."""
@@ -46,7 +55,8 @@ class WholeTable(Node):
         return (table_weight("token", ("vocab", vocab), ("embedding", embedding), init),)
 
     def operations(self, vocab: int, embedding: int, hidden: int, tokens: int) -> op.Operations:
-        return (op.Lookup(tokens, embedding, vocab),)
+        scaled = (op.Pointwise("multiply", tokens * embedding),)
+        return (op.Lookup(tokens, embedding, vocab), *scaled * (self.dropped >= 0))
 
 
 class AdaptiveTable(Node):
@@ -63,6 +73,7 @@ class AdaptiveTable(Node):
     scaled: bool = True  # mem_transformer.py, AdaptiveEmbedding.emb_scale
     maps_std: Annotated[float, Field(gt=0, le=10)] = 0.01  # train.py --proj_init_std
     positional = ("cutoffs", "div")
+    dropped: ClassVar[int] = -1
 
     def clusters(self, vocab: int, embedding: int) -> tuple[Cluster, ...]:
         """Clusters from the most frequent ids to the rarest."""

@@ -6,7 +6,6 @@ from itertools import takewhile
 from bertc.ir import operation as op
 from bertc.ir.methods.method import Frozen
 from bertc.ir.network.body_node import is_below
-from bertc.ir.network.head import LinearHead
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
 
@@ -45,8 +44,7 @@ def is_frozen(stage: Stage, network: Network, weight: str) -> bool:
 def heads_of(stage: Stage, network: Network, examples: int) -> op.Operations:
     """Operations of its heads on ``examples`` examples; none pass gradients to a frozen network."""
     heads, head = network.heads_apart(examples), network.body.head
-    tied = not isinstance(head, LinearHead) or head.tied
-    if tied and (adapts(network) or is_frozen(stage, network, TOKEN_TABLE)):
+    if head.tied and (adapts(network) or is_frozen(stage, network, TOKEN_TABLE)):
         heads = tuple(map(_of_frozen_scores, heads))
     reached = network.role != "trained" or find_frozen_part(stage).layers is None
     if not (reached or forward_pass(stage, network, 1)[1]):
@@ -102,9 +100,10 @@ def _adapt_pass(forward: op.Forward) -> op.Forward:
             products = [o for o in block.operations if isinstance(o, op.Product)]
             pairs = [product for product in products if product.adapts]
             tables, output = any(pair.of_weights for pair in pairs), products[-1].adapts
-            operations = list[op.Operation]()
+            operations, before = list[op.Operation](), reached
             for o in block.operations:
-                operations.append(_adapt(o, reached, tables, output))
+                of_input = isinstance(o, op.Product) and {*o.names} & {"query", "key", "value"}
+                operations.append(_adapt(o, before if of_input else reached, tables, output))
                 reached = reached or (isinstance(o, op.Product) and o.adapts)
             blocks.append(block._replace(operations=tuple(operations)))
         layers.append(tuple(blocks))

@@ -1,7 +1,7 @@
 """Attention kinds: by content, and by content disentangled from distances.
 
-Axes: b batch, q queries, k keys, h hidden, n heads, d head_dim, w widths of all heads, r rows of
-the table of distances.
+Axes: b batch, q queries, k keys, l either, h hidden, n heads, d head_dim, w widths of all heads,
+r rows of the table of distances.
 """
 
 from functools import partial
@@ -22,6 +22,7 @@ from bertc.model.body import Projected
 from bertc.model.inputs import AttentionInputs, EncoderInputs, gather_positions
 from bertc.model.layer import AttentionPart, ProjectedAttention
 from bertc.model.native import dropout, with_gradient
+from bertc.model.norm import AnyNorm, norm_if_any
 from bertc.model.own import call_own, construct_from
 from bertc.model.own_positions import PlacedHeads, build_own, placed_heads
 from bertc.model.positions import Distances, Rotation, related_by
@@ -51,7 +52,10 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
         super().__init__(table, name, node, layer)
         self.output = Linear(table, f"{name}.output")
         self.positions, self.head_dim = node.positions, node.layers[layer].head_dim
-        self.key_heads = kind.key_heads(self.heads)
+        self.key_heads, self.normed_over = kind.key_heads(self.heads), kind.over
+        norm = kind.norm_of_keys(node.norm.eps)
+        self.query_norm = norm_if_any(table, f"{name}.query_norm", norm)
+        self.key_norm = norm_if_any(table, f"{name}.key_norm", norm)
         self.own_turn = build_own(table, f"{name}.own_turn", node.positions, heads=True)
 
     def prepare(self, kind: ContentNode, read: AttentionInputs) -> ContentContext:
@@ -81,10 +85,13 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
             and mask.outputs is not None
         ):
             return self.project(k_bkh, None, context)
-        query_bqnd, key, value = (
-            torch.unflatten(y, 2, (-1, self.head_dim))
-            for y in super().project(x_bqh, k_bkh, context)
-        )
+        if self.query_norm is None:
+            query_bqw, key, value = super().project(x_bqh, k_bkh, context)
+        else:  # kernels of norms read no parts of a wider product
+            keys = x_bqh if k_bkh is None else k_bkh
+            query_bqw, key, value = self.query(x_bqh), self.key(keys), self.value(keys)
+        query_bqnd = self._by_head(query_bqw, self.query_norm)
+        key, value = self._by_head(key, self.key_norm), self._by_head(value, None)
         if isinstance(turns := context.related, Rotation):
             query_bqnd = turns.turned(query_bqnd, turns.queries)
             key = turns.turned(key, turns.keys)
@@ -95,6 +102,15 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
             times = self.heads // self.key_heads
             key, value = (y.repeat_interleave(times, dim=2) for y in (key, value))
         return Projected(*(y.flatten(2) for y in (query_bqnd, key, value)))
+
+    def _by_head(
+        self, y_blw: Float[Tensor, "b l w"], norm: AnyNorm | None
+    ) -> Float[Tensor, "b l n d"]:
+        """Heads side by side as an axis, after a norm of all of them or of each."""
+        if norm is not None and self.normed_over == "width":
+            return torch.unflatten(norm(y_blw), 2, (-1, self.head_dim))
+        y_blnd = torch.unflatten(y_blw, 2, (-1, self.head_dim))
+        return y_blnd if norm is None else norm(y_blnd)
 
     def mix(self, projected: Projected, context: ContentContext) -> Float[Tensor, "b q w"]:
         query, key, value = (split_heads(y, self.heads) for y in projected)

@@ -114,7 +114,7 @@ def _notes(sums: TokenSums, source: Vocabulary, corpus: PreparedCorpus) -> Itera
 
 TABLE = f"{MAIN}.embeddings.token.weight"
 
-UNSHAPED = ("activation", "norm", "positions", "attention", "heads")
+UNSHAPED = ("activation", "norm", "positions", "attention", "heads", "residual", "table")
 """Settings that change what a network computes, and no weight's shape."""
 
 

@@ -102,7 +102,7 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     main = open_layout(inner, family)
     head = read_task(inner / "config.json", family, config, main.modules())
     tuned = head if isinstance(head, TaskOfFolder) else None
-    config = config.model_copy(update=tuned.always) if tuned else config
+    config = config.turned_at(main.rates).model_copy(update=tuned.always if tuned else {})
     named = tuned.held.named if tuned else {}
     copies = _adopt_copies(main, family)
     header = read_header(folder / BESIDE) if is_file(folder / BESIDE) else {}

@@ -34,7 +34,8 @@ WIDE = ONE_LAYER.replace("hidden=24 heads=3 ffn=40", "hidden=128 heads=2")
 BILSTM = "body=bilstm(8) vocab=wordpiece(97) seq=8 device=cpu "
 LAYERS_APART = (
     "norm=pre(function=rms) activation=swiglu(bias=false) head=linear(tied=false) "
-    "attention=local(4, global_every=2, kv_heads=1) positions=rotary"
+    "attention=local(4, global_every=2, kv_heads=1, norm=rms) positions=rotary "
+    "table=whole(dropped=7)"
 )
 
 
