@@ -29,6 +29,7 @@ from tests.net.programs import FARM, copied
 ROOT = Path(__file__).parents[1]
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 MODERN = ROOT / "docs" / "how-to" / "modern.md"
+SEQUENCES = ROOT / "docs" / "how-to" / "sequences.md"
 BUDGET = ROOT / "docs" / "how-to" / "budget.md"
 GUIDES = [TUTORIAL, *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -40,6 +41,7 @@ SMALLER = [
     "holdout=0.3",
 ]  # fmt: skip
 FARMS = "".join(f"the henhouse and the duckpond of farm {n}.\n\n" for n in range(60))
+ITEMS = "".join(f"item-{n}\n" for n in range(9))
 Run = Callable[..., str]
 
 
@@ -81,7 +83,10 @@ def blocks(page: Path, language: str) -> list[str]:
 
 def files_of(page: Path) -> dict[str, str]:
     """Specs that the commands of a page read: its own, or the tutorial's as mine.bertc."""
-    own = blocks(page if page in (MODERN, BUDGET) else TUTORIAL, "bertc")
+    own = blocks(page if page in (MODERN, BUDGET, SEQUENCES) else TUTORIAL, "bertc")
+    if page == SEQUENCES:
+        (Path.cwd() / "items.txt").write_text(ITEMS)
+        return dict(zip(("protein.bertc", "sessions.bertc"), own, strict=True))
     if page == BUDGET:
         return dict.fromkeys(("german.bertc", "chosen.bertc"), own[0])
     return dict(zip(("mine.bertc", "decay.bertc"), own, strict=False))
@@ -252,6 +257,29 @@ def test_the_commands_of_the_page_on_documents_run(run):
     assert "are no negatives" in said
     assert Path("my-encoder/1_Pooling/config.json").is_file()
     assert json.loads(Path("my-reranker/config.json").read_text())["num_labels"] == 1
+
+
+def test_the_commands_of_the_page_on_sequences_run(run):
+    letters = "LAGVSERTIDPKQNFYMHWC"
+    texts = [(letters * 8)[n : n + 40 + n] for n in range(20)]
+    rows = [
+        json.dumps({"sequence": text, "states": "HC" * (len(text) // 2)}) for text in texts[::2]
+    ]
+    sessions = [json.dumps({"items": [f"item-{(n + k) % 9}" for k in range(5)]}) for n in range(30)]
+    lay_out({
+        **files_of(SEQUENCES), "proteins.fasta": "".join(f">{n} of a farm\n{t}\n" for n, t in enumerate(texts)),
+        **dict.fromkeys(("residues.jsonl", "dev.jsonl"), "\n".join(rows)),
+        "sessions.jsonl": "\n".join(sessions),
+    })  # fmt: skip
+    said = ""
+    for arguments in commands(SEQUENCES):
+        tiny = sets("layers=1", "hidden=16", "heads=2", "seq=64", "holdout=0.3", *FEWER[1::2])
+        named = any(name.endswith(".bertc") for name in arguments)
+        more = tiny if named and arguments[0] == "train" else FEWER * (arguments[0] == "train")
+        said += run(*arguments, *more)
+    assert re.search(r'"description": "", "sequence"|"states": "HCHC', said)
+    assert re.search(r"hit@10 +ndcg@10 +mrr", said)
+    assert json.loads(Path("my-esm/config.json").read_text())["model_type"] == "esm"
 
 
 def test_the_commands_of_the_page_on_labels_run(run):
