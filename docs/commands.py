@@ -16,8 +16,8 @@ PAGE = Path(__file__).parent / "commands.md"
 BEGINNING = """\
 # Commands
 
-`bertc COMMAND --help` has the arguments. A SPEC is [a spec](language.md); `--set key=value` overrides a
-setting. Results go to stdout, all else to stderr.
+`bertc COMMAND --help` has the arguments. A SPEC is [a spec](language.md); `--set key=value`
+overrides a setting. Results go to stdout, all else to stderr.
 """
 END = """\
 ## Exit codes
