@@ -70,20 +70,17 @@ def test_conventions_and_poolers_that_nothing_reads() -> None:
         convention_named("8n")
 
 
-@pytest.mark.parametrize(
-    ("settings", "head", "read"),
-    [
-        *((f"pooler={str(p).lower()}", "", n) for p in (False, *POOLINGS) for n in (1, 16)),
-        ("freeze=all features=concat(last=2)", "", 1),
-        ("freeze=all features=weighted-sum(all)", ", head=bilstm(8, 2)", 16),
-        ("freeze=all", "", 1),
-        ("freeze=2 share=all pooler=false", "", 1),
-        ("freeze=all features=second-to-last norm=pre", "", 16),
-        ("features=sum(2)", ", head=bilstm(8)", 1),
-        ("adapt=lora(4)", "", 1),
-        ("adapt=lora(4, on=ffn) norm=pre share=all pooler=false", "", 16),
-    ],
-)
+@pytest.mark.parametrize(("settings", "head", "read"), [
+    *((f"pooler={str(p).lower()}", "", n) for p in (False, *POOLINGS) for n in (1, 16)),
+    ("freeze=all features=concat(last=2)", "", 1),
+    ("freeze=all features=weighted-sum(all)", ", head=bilstm(8, 2)", 16),
+    ("freeze=all", "", 1),
+    ("freeze=2 share=all pooler=false", "", 1),
+    ("freeze=all features=second-to-last norm=pre", "", 16),
+    ("features=sum(2)", ", head=bilstm(8)", 1),
+    ("adapt=lora(4)", "", 1),
+    ("adapt=lora(4, on=ffn) norm=pre share=all pooler=false", "", 16),
+])  # fmt: skip
 def test_torch_counts_the_same_of_heads_of_tasks(settings: str, head: str, read: int) -> None:
     kind = "classify" if read == 1 else "tag"
     task = f'{kind}("-", labels=[x, y], examples=9, dropout=0{head})'
@@ -107,14 +104,11 @@ def test_torch_counts_the_same_of_heads_of_tasks(settings: str, head: str, read:
     assert 2 * found.flops.train_per_example == trained
 
 
-@pytest.mark.parametrize(
-    ("pooling", "extra"),
-    [
-        ("cls", "both=true, mlp=true"), ("mean", "negative=c"), ("max", "score=s"),
-        ("tokens(8, query=9)", "negative=c"),
-        ("tokens(8, query=16)", "negative=c, score=s, loss=margin"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("pooling", "extra"), [
+    ("cls", "both=true, mlp=true"), ("mean", "negative=c"), ("max", "score=s"),
+    ("tokens(8, query=9)", "negative=c"),
+    ("tokens(8, query=16)", "negative=c, score=s, loss=margin"),
+])  # fmt: skip
 def test_torch_counts_the_same_of_texts_that_are_compared(pooling: str, extra: str) -> None:
     task = f'embed("-", positive=b, {extra}, pooling={pooling}, examples=9)'
     resolved = resolve(f"{LINE} batch=4 dropout=0 task={task}")
@@ -207,25 +201,22 @@ def test_weights_of_uncomputed_layers_have_no_gradient(name: str, recompute: boo
     assert name == "states" or len(moved) < len(list(model.parameters()))
 
 
-@pytest.mark.parametrize(
-    "extra",
-    [
-        "freeze=embeddings norm=pre(first=false) activation=geglu", "freeze=2 norm=pre E=16",
-        "freeze=1 share=attention", "freeze=1 share=all", "freeze=2 attention=full(gate=gelu)",
-        "freeze=2 attention=relative", "freeze=2 attention=disentangled(8,16)",
-        "freeze=1 attention=relative(untie=true,segments=true) share=attention",
-        "freeze=1 attention=disentangled(8,16) share=attention",
-        "freeze=2 positions=bucketed(64)", "freeze=2 head=transform(decoder=32)",
-        "freeze=2 head=transform(decoder=32) norm=pre attention=disentangled(8,16)",
-        "adapt=lora(4, on=attention+ffn) activation=geglu norm=pre",
-        "adapt=lora(4, on=[query, outer]) attention=full(kv_heads=1) E=16",
-        "adapt=lora(4, on=output) share=attention positions=bucketed(64)",
-        "adapt=lora(4) attention=relative(untie=true,segments=true)",
-        "adapt=lora(4, on=attention) attention=disentangled(8,16) head=transform(decoder=32)",
-        "adapt=lora(4, on=ffn) attention=disentangled(8,16)",
-        "adapt=lora(4) head=linear(tied=false)", "freeze=1 head=linear(tied=false)",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("extra", [
+    "freeze=embeddings norm=pre(first=false) activation=geglu", "freeze=2 norm=pre E=16",
+    "freeze=1 share=attention", "freeze=1 share=all", "freeze=2 attention=full(gate=gelu)",
+    "freeze=2 attention=relative", "freeze=2 attention=disentangled(8,16)",
+    "freeze=1 attention=relative(untie=true,segments=true) share=attention",
+    "freeze=1 attention=disentangled(8,16) share=attention",
+    "freeze=2 positions=bucketed(64)", "freeze=2 head=transform(decoder=32)",
+    "freeze=2 head=transform(decoder=32) norm=pre attention=disentangled(8,16)",
+    "adapt=lora(4, on=attention+ffn) activation=geglu norm=pre",
+    "adapt=lora(4, on=[query, outer]) attention=full(kv_heads=1) E=16",
+    "adapt=lora(4, on=output) share=attention positions=bucketed(64)",
+    "adapt=lora(4) attention=relative(untie=true,segments=true)",
+    "adapt=lora(4, on=attention) attention=disentangled(8,16) head=transform(decoder=32)",
+    "adapt=lora(4, on=ffn) attention=disentangled(8,16)",
+    "adapt=lora(4) head=linear(tied=false)", "freeze=1 head=linear(tied=false)",
+])  # fmt: skip
 def test_torch_counts_the_same_where_layers_are_frozen(extra: str) -> None:
     resolved = resolve(f"layers=3 hidden=32 heads=2 vocab=100 seq=32 batch=2 dropout=0 {extra}")
     (stage,) = resolved.stages

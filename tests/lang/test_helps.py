@@ -231,18 +231,15 @@ def test_passes_over_a_task_that_cannot_be_read_are_no_mistake(task):
         assert [each.code for each in found if each.code >= "E2"] == []
 
 
-@pytest.mark.parametrize(
-    ("spec", "code", "meant"),
-    [
-        ("init='runs/base' positions=64 seq=128 vocab=1k", "E203", ["seq=64"]),
-        ("layers=2 lr=1e-3 hidden=64", "", ["optimizer=adamw(..., lr=1e-3)"]),
-        ("lr=1e-3 optimizer=lamb", "", ["optimizer=lamb(..., lr=1e-3)"]),
-        (f"task=classify('a.tsv', name={'a' * 41})", "E110", ["at most 40 characters"]),
-        ("task=embed('a.tsv', widths=[64, 64])", "E110", ["that is 64"]),
-        ("task=embed('a.tsv', positive=b, negatives=mined('r', margin=2))", "E109", [""]),
-        ("task=embed('a.tsv')+embed('b.tsv')", "E207", ["name=embed2"]),
-    ],
-)
+@pytest.mark.parametrize(("spec", "code", "meant"), [
+    ("init='runs/base' positions=64 seq=128 vocab=1k", "E203", ["seq=64"]),
+    ("layers=2 lr=1e-3 hidden=64", "", ["optimizer=adamw(..., lr=1e-3)"]),
+    ("lr=1e-3 optimizer=lamb", "", ["optimizer=lamb(..., lr=1e-3)"]),
+    (f"task=classify('a.tsv', name={'a' * 41})", "E110", ["at most 40 characters"]),
+    ("task=embed('a.tsv', widths=[64, 64])", "E110", ["that is 64"]),
+    ("task=embed('a.tsv', positive=b, negatives=mined('r', margin=2))", "E109", [""]),
+    ("task=embed('a.tsv')+embed('b.tsv')", "E207", ["name=embed2"]),
+])  # fmt: skip
 def test_helps_are_what_people_meant(spec, code, meant):
     found, _ = Written(spec).found
     assert [each.help for each in found if each.code.startswith(code)] == meant

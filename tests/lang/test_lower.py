@@ -46,34 +46,31 @@ def test_the_first_line():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("V=30k", WordPiece(size=30_000)),
-        ("vocab=wordpiece(30k, lower=false)", WordPiece(size=30_000, lower=False)),
-        ('vocab="a/vocab.txt"', TokenizerFile(path="a/vocab.txt")),
-        ("share=groups(4)", ShareGroups(groups=4)),
-        ("share=map([0, 0], ffn=[0, 1])", ShareMap(attention=(0, 0), ffn=(0, 1))),
-        ("heads=12", 12), ("heads=[12, 6]", (12, 6)), ("positions=512", LearnedPositions(rows=512)),
-        ("positions=learned(514, offset=2)", LearnedPositions(rows=514, offset=2)),
-        ("dropout=0", Dropout(hidden=0, attention=0)),
-        ("dropout=dropout(0.2, attention=0)", Dropout(hidden=0.2, attention=0)),
-        ("pooler=false", False), ("steps=1e5", 100_000), ("precision=bf16", "bf16"),
-        ("data=docstrings([os, json])", (Share(corpus=Docstrings(packages=("os", "json"))),)),
-        ("data='x/*.txt'", (Share(corpus=Files(path="x/*.txt")),)),
-        ("data=0.7*files('x') + docstrings",
-         (Share(weight=0.7, corpus=Files(path="x")), Share(corpus=Docstrings()))),
-        ("objective=sop*50", (Term(weight=50, objective=Sop()),)),
-        ("objective=span(p=.3)", (Term(objective=Mlm(unit=SpanUnit(p=0.3))),)),
-        ("objective=mlm(15%, ngram(max=2), replace=85/0/15)",
-         (Term(objective=Mlm(p=0.15, unit=NgramUnit(max=2), replace=KEPT)),)),
-        ("optimizer=lamb(1.76e-3, warmup=3125, schedule=polynomial(decay_from=start))",
-         Lamb(lr=1.76e-3, warmup=3125, schedule=Polynomial(decay_from="start"))),
-        ("optimizer=adam", Adam(kind="adam")), ("optimizer=adamw(warmup=6%)", Adam(warmup=0.06)),
-        ("optimizer=adamw(warmup=1)", Adam(warmup=1)),
-        ("optimizer=adamw(warmup=0%)", Adam(warmup=0.0)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "expected"), [
+    ("V=30k", WordPiece(size=30_000)),
+    ("vocab=wordpiece(30k, lower=false)", WordPiece(size=30_000, lower=False)),
+    ('vocab="a/vocab.txt"', TokenizerFile(path="a/vocab.txt")),
+    ("share=groups(4)", ShareGroups(groups=4)),
+    ("share=map([0, 0], ffn=[0, 1])", ShareMap(attention=(0, 0), ffn=(0, 1))),
+    ("heads=12", 12), ("heads=[12, 6]", (12, 6)), ("positions=512", LearnedPositions(rows=512)),
+    ("positions=learned(514, offset=2)", LearnedPositions(rows=514, offset=2)),
+    ("dropout=0", Dropout(hidden=0, attention=0)),
+    ("dropout=dropout(0.2, attention=0)", Dropout(hidden=0.2, attention=0)),
+    ("pooler=false", False), ("steps=1e5", 100_000), ("precision=bf16", "bf16"),
+    ("data=docstrings([os, json])", (Share(corpus=Docstrings(packages=("os", "json"))),)),
+    ("data='x/*.txt'", (Share(corpus=Files(path="x/*.txt")),)),
+    ("data=0.7*files('x') + docstrings",
+     (Share(weight=0.7, corpus=Files(path="x")), Share(corpus=Docstrings()))),
+    ("objective=sop*50", (Term(weight=50, objective=Sop()),)),
+    ("objective=span(p=.3)", (Term(objective=Mlm(unit=SpanUnit(p=0.3))),)),
+    ("objective=mlm(15%, ngram(max=2), replace=85/0/15)",
+     (Term(objective=Mlm(p=0.15, unit=NgramUnit(max=2), replace=KEPT)),)),
+    ("optimizer=lamb(1.76e-3, warmup=3125, schedule=polynomial(decay_from=start))",
+     Lamb(lr=1.76e-3, warmup=3125, schedule=Polynomial(decay_from="start"))),
+    ("optimizer=adam", Adam(kind="adam")), ("optimizer=adamw(warmup=6%)", Adam(warmup=0.06)),
+    ("optimizer=adamw(warmup=1)", Adam(warmup=1)),
+    ("optimizer=adamw(warmup=0%)", Adam(warmup=0.0)),
+])  # fmt: skip
 def test_values(text, expected):
     """With their types: 1 is a step, and 0% a fraction."""
     assert repr(value(text)) == repr(expected)

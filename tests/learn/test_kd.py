@@ -136,15 +136,12 @@ def patient(own: States, goal: States, maps: States) -> torch.Tensor:
     return (a / a.norm(dim=-1, keepdim=True) - b / b.norm(dim=-1, keepdim=True)).pow(2).sum(-1)
 
 
-@pytest.mark.parametrize(
-    ("term", "teacher", "paper"),
-    [
-        ("kd(hidden)", WIDE, tinybert),
-        ("kd(hidden, project=each)", WIDE, tinybert_as_printed),
-        ("kd(hidden, loss=cosine, layers=last)", ALIKE, distilbert),
-        ("kd(cls, normalize=true, elements=sum)", ALIKE, patient),
-    ],
-)
+@pytest.mark.parametrize(("term", "teacher", "paper"), [
+    ("kd(hidden)", WIDE, tinybert),
+    ("kd(hidden, project=each)", WIDE, tinybert_as_printed),
+    ("kd(hidden, loss=cosine, layers=last)", ALIKE, distilbert),
+    ("kd(cls, normalize=true, elements=sum)", ALIKE, patient),
+])  # fmt: skip
 def test_states_are_compared_as_in_the_papers(term, teacher, paper):
     resolved = resolve(f"{OWN} objective={term} teacher=spec({teacher!r})")
     model, teacher_read, batch, found = compared(resolved, rows(4, 12, pairs=False))
@@ -205,16 +202,13 @@ def probabilities(own: Parts, goal: Parts) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("pack", ["false", "true"])
-@pytest.mark.parametrize(
-    ("term", "teacher", "paper", "pairs"),
-    [
-        ("kd(relations, of=[attention, values])", WIDE, minilm, [(2, 4)]),
-        ("kd(relations, heads=4, layers=3)", WIDE, minilm_v2, [(2, 3)]),
-        ("kd(attention)", WIDE, tinybert_scores, [(1, 2), (2, 4)]),
-        ("kd(attention, zero_below=-1)", ALIKE, tinybert_released, [(1, 2), (2, 4)]),
-        ("kd(attention, of=probabilities)", ALIKE, probabilities, [(1, 2), (2, 4)]),
-    ],
-)
+@pytest.mark.parametrize(("term", "teacher", "paper", "pairs"), [
+    ("kd(relations, of=[attention, values])", WIDE, minilm, [(2, 4)]),
+    ("kd(relations, heads=4, layers=3)", WIDE, minilm_v2, [(2, 3)]),
+    ("kd(attention)", WIDE, tinybert_scores, [(1, 2), (2, 4)]),
+    ("kd(attention, zero_below=-1)", ALIKE, tinybert_released, [(1, 2), (2, 4)]),
+    ("kd(attention, of=probabilities)", ALIKE, probabilities, [(1, 2), (2, 4)]),
+])  # fmt: skip
 def test_attention_is_compared_as_in_the_papers(term, teacher, paper, pairs, pack, monkeypatch):
     """Text by text, so that padding and the other texts of a row are not even there."""
     monkeypatch.setattr(kd, "CPU_PAIRS", 3 * 4 * 12 * 12)

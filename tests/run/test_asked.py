@@ -277,14 +277,11 @@ def numbers(value):
     return [value] if isinstance(value, float) else []
 
 
-@pytest.mark.parametrize(
-    ("kind", "row"),
-    [
-        ("classify", "a hen"), ("classify", ("a", "b", "c")), ("choose", ("a hen", "pond")),
-        ("choose", ("a hen", ["pond"])), ("read", "a hen"), ("tag", 7), ("stars", ("a hen", None)),
-        ("stars", {"text": None}), ("choose", {"question": "a hen", "a": "pond"}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("kind", "row"), [
+    ("classify", "a hen"), ("classify", ("a", "b", "c")), ("choose", ("a hen", "pond")),
+    ("choose", ("a hen", ["pond"])), ("read", "a hen"), ("tag", 7), ("stars", ("a hen", None)),
+    ("stars", {"text": None}), ("choose", {"question": "a hen", "a": "pond"}),
+])  # fmt: skip
 def test_a_row_of_another_shape_says_what_is_expected(runs, kind, row):
     named = type(row).__name__
     with pytest.raises(TypeError, match=rf"row 0: \w+ expects .*, not (?:{named} |[\w, ]+$)"):

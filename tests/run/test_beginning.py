@@ -129,21 +129,18 @@ def test_the_vocabulary_is_that_of_the_source_unless_written(first, tmp_path):
     assert resolve(mine, (init, "vocab=wordpiece(99)")).vocabulary.size == 99
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ("layers=1", "it has 2 layers, but this network 1"),
-        ("hidden=48 ffn=64", "embeddings.token.weight is 120 x 32 there and 120 x 48 here"),
-        ("embedding=16", "embeddings.token.weight is 120 x 32 there and 120 x 16 here"),
-        ("share=all", "its encoder.attention.1.key.bias has no place here"),
-        ("norm=pre", "it has no encoder.norm.bias"),
-        ("segments=0", "its encoder.embeddings.segment.weight has no place here"),
-        ("layers=4 grow=identity", "grow=identity needs norm=pre"),
-        ("positions=learned(30)", "position.weight is 24 x 32"),
-        ("vocab=wordpiece(60)", "tokens and this run's .* there and .* here"),
-        ("vocab=wordpiece(120, lower=false)", "tokens and this run's .* there and .* here"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "message"), [
+    ("layers=1", "it has 2 layers, but this network 1"),
+    ("hidden=48 ffn=64", "embeddings.token.weight is 120 x 32 there and 120 x 48 here"),
+    ("embedding=16", "embeddings.token.weight is 120 x 32 there and 120 x 16 here"),
+    ("share=all", "its encoder.attention.1.key.bias has no place here"),
+    ("norm=pre", "it has no encoder.norm.bias"),
+    ("segments=0", "its encoder.embeddings.segment.weight has no place here"),
+    ("layers=4 grow=identity", "grow=identity needs norm=pre"),
+    ("positions=learned(30)", "position.weight is 24 x 32"),
+    ("vocab=wordpiece(60)", "tokens and this run's .* there and .* here"),
+    ("vocab=wordpiece(120, lower=false)", "tokens and this run's .* there and .* here"),
+])  # fmt: skip
 def test_what_does_not_fit_is_named(follow, tmp_path, settings, message, go):
     with pytest.raises(DataError, match=message) as refused:
         go(follow(settings), "second")
@@ -229,17 +226,14 @@ def layer_of(weights: Any, number: int) -> list[torch.Tensor]:
     return [weights[name] for name in sorted(weights) if name.startswith(parts)]
 
 
-@pytest.mark.parametrize(
-    ("chosen", "own", "taken"),
-    [
-        ("[3, 0]", "", [3, 0]),
-        ("[1, 1, 2]", "", [1, 1, 2]),
-        ("uniform", "2", [1, 3]),
-        ("first", "3", [0, 1, 2]),
-        ("top", "2", [2, 3]),
-        ("top", "", [0, 1, 2, 3]),
-    ],
-)
+@pytest.mark.parametrize(("chosen", "own", "taken"), [
+    ("[3, 0]", "", [3, 0]),
+    ("[1, 1, 2]", "", [1, 1, 2]),
+    ("uniform", "2", [1, 3]),
+    ("first", "3", [0, 1, 2]),
+    ("top", "2", [2, 3]),
+    ("top", "", [0, 1, 2, 3]),
+])  # fmt: skip
 def test_layers_are_the_chosen_ones(deep, chosen, own, taken):
     resolved = student(f'layers("{deep}", {chosen})', layers=own)
     old, there = read_model(deep)
@@ -268,18 +262,15 @@ def test_chosen_layers_go_on_are_listed_and_need_no_path_of_their_own(deep, resu
     resumes(student(f'layers("{deep}", [0, 2])'), 2)
 
 
-@pytest.mark.parametrize(
-    ("init", "changed", "problem"),
-    [
-        ("layers({}, [0, 1, 2])", {"layers": "2"}, "names 3 layers, and this network has 2"),
-        ("layers({}, [0, 4])", {}, "names layer 4 of 4, counted from 0"),
-        ("layers({}, first)", {"layers": "5"}, "there are 4 layers, and this network has 5"),
-        ("layers({}, uniform)", {"layers": "3"}, "4 layers are no multiple of the 3"),
-        ("layers({}, first)", {"hidden": "16", "heads": "1"}, "x 32 there and .*16 here"),
-        ("layers({}, [0, 1])", {"share": "all", "heads": "1"}, "layers 1 and 0 share their"),
-        ("{}", {"layers": "2", "heads": "1"}, r"begin with some of them, as in init=layers\("),
-    ],
-)
+@pytest.mark.parametrize(("init", "changed", "problem"), [
+    ("layers({}, [0, 1, 2])", {"layers": "2"}, "names 3 layers, and this network has 2"),
+    ("layers({}, [0, 4])", {}, "names layer 4 of 4, counted from 0"),
+    ("layers({}, first)", {"layers": "5"}, "there are 4 layers, and this network has 5"),
+    ("layers({}, uniform)", {"layers": "3"}, "4 layers are no multiple of the 3"),
+    ("layers({}, first)", {"hidden": "16", "heads": "1"}, "x 32 there and .*16 here"),
+    ("layers({}, [0, 1])", {"share": "all", "heads": "1"}, "layers 1 and 0 share their"),
+    ("{}", {"layers": "2", "heads": "1"}, r"begin with some of them, as in init=layers\("),
+])  # fmt: skip
 def test_layers_that_are_not_there_or_do_not_fit_are_refused(deep, init, changed, problem):
     with pytest.raises((SpecError, DataError)) as refused:
         bertc.build(student(init.format(f'"{deep}"'), **changed))

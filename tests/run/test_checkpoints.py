@@ -182,11 +182,9 @@ def damage(folder: Path, draw: random.Random) -> str:
     what = draw.choice(["flip", "flip", "cut", "grow", "lose", "add", "swap", "link", "blank"])
     changed = raw[place] ^ (1 << draw.randrange(8))
     contents = {
-        "flip": raw[:place] + bytes([changed]) + raw[place + 1 :],
-        "cut": raw[:place],
-        "grow": raw + draw.randbytes(draw.randint(1, 9)),
-        "blank": b"\0" * len(raw),
-    }
+        "flip": raw[:place] + bytes([changed]) + raw[place + 1 :], "cut": raw[:place],
+        "grow": raw + draw.randbytes(draw.randint(1, 9)), "blank": b"\0" * len(raw),
+    }  # fmt: skip
     match what:
         case _ if what in contents:
             victim.write_bytes(contents[what])
@@ -227,15 +225,12 @@ def test_renamed_checkpoints_and_hostile_manifests_are_damage(tmp_path):
         assert newest_step(tmp_path) is None
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda t: t.pop("a.bias"), r"a.bias is None, not \(\(3,\), torch.float32\)"),
-        (lambda t: t.update(b=torch.zeros(1)), r"b is .*, not None"),
-        (lambda t: t.update({"a.bias": torch.zeros(4)}), r"a.bias is \(\(4,\), .*, not \(\(3,\)"),
-        (lambda t: t.update({"a.bias": torch.zeros(3).half()}), "a.bias is .*float16"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    (lambda t: t.pop("a.bias"), r"a.bias is None, not \(\(3,\), torch.float32\)"),
+    (lambda t: t.update(b=torch.zeros(1)), r"b is .*, not None"),
+    (lambda t: t.update({"a.bias": torch.zeros(4)}), r"a.bias is \(\(4,\), .*, not \(\(3,\)"),
+    (lambda t: t.update({"a.bias": torch.zeros(3).half()}), "a.bias is .*float16"),
+])  # fmt: skip
 def test_tensors_must_be_those_of_the_weight_table(tmp_path, change, message):
     weights, moments = tensors(1)
     change(weights)
@@ -395,20 +390,17 @@ def swap(place: Path, part: str) -> None:
     copy(place / "b" / RUN / part, RUN / part)
 
 
-@pytest.mark.parametrize(
-    ("part", "said"),
-    [
-        ("checkpoints", "step-00000008 and lock.json are of different runs: the text"),
-        ("lock.json", "and lock.json are of different runs: the text"),
-        ("metrics.jsonl", "metrics.jsonl is not of this run"),
-        ("tokenizer", "tokenizer/tokenizer.json is not what this run wrote"),
-        *((part, "is not what this run wrote") for part in ("model", "digests.json")),
-        *(
-            (part, f"{part} is not what this run wrote")
-            for part in ("model/model.safetensors", "model/tokenizer.json", "tokenizer/vocab.txt")
-        ),
-    ],
-)
+@pytest.mark.parametrize(("part", "said"), [
+    ("checkpoints", "step-00000008 and lock.json are of different runs: the text"),
+    ("lock.json", "and lock.json are of different runs: the text"),
+    ("metrics.jsonl", "metrics.jsonl is not of this run"),
+    ("tokenizer", "tokenizer/tokenizer.json is not what this run wrote"),
+    *((part, "is not what this run wrote") for part in ("model", "digests.json")),
+    *(
+        (part, f"{part} is not what this run wrote")
+        for part in ("model/model.safetensors", "model/tokenizer.json", "tokenizer/vocab.txt")
+    ),
+])  # fmt: skip
 def test_a_part_of_another_run_is_noticed(place, program, cache, part, said, capsys):
     swap(place, part)
     with pytest.raises(ResumeRefusedError, match=said) as caught:

@@ -117,18 +117,15 @@ def test_checkpoints_at_words_stay_and_are_exported(go, monkeypatch, tmp_path, c
     assert command("export", str(run), "--to", str(tmp_path / "one"), "--revision", "chck_9M") == 66
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ("steps=2 epochs data=files('nowhere/*.txt')", "counted in the text: no file matches"),
-        ("steps=1M words data=files('nowhere/*.txt')", "counted in the text: no file matches"),
-        ("steps=1M tokens batch=3 epochs", "is not counted in epochs"),
-        ("optimizer=adamw(schedule=cosine(cooldown=1%))", "falls from the final rate, which is 0"),
-        ("steps=1h optimizer=adamw(schedule=cosine(10%, cooldown=9))", "decay by the clock"),
-        ("steps=1h optimizer=adamw(schedule=wsd(100))", "decay by the clock is a share"),
-        ("steps=1h optimizer=adamw(schedule=polynomial(over=100))", "ends when its time does"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "message"), [
+    ("steps=2 epochs data=files('nowhere/*.txt')", "counted in the text: no file matches"),
+    ("steps=1M words data=files('nowhere/*.txt')", "counted in the text: no file matches"),
+    ("steps=1M tokens batch=3 epochs", "is not counted in epochs"),
+    ("optimizer=adamw(schedule=cosine(cooldown=1%))", "falls from the final rate, which is 0"),
+    ("steps=1h optimizer=adamw(schedule=cosine(10%, cooldown=9))", "decay by the clock"),
+    ("steps=1h optimizer=adamw(schedule=wsd(100))", "decay by the clock is a share"),
+    ("steps=1h optimizer=adamw(schedule=polynomial(over=100))", "ends when its time does"),
+])  # fmt: skip
 def test_what_cannot_be_is_refused(settings, message):
     with pytest.raises(SpecError) as refused:
         points(SMALL, [settings])

@@ -220,18 +220,15 @@ def test_what_has_no_deterministic_kernel_is_named():
         raise RuntimeError("other")
 
 
-@pytest.mark.parametrize(
-    ("error", "full"),
-    [
-        (torch.OutOfMemoryError("no"), True),
-        (MemoryError(), True),
-        (RuntimeError("CUDA error: out of memory"), True),
-        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), True),
-        (RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory"), True),
-        (RuntimeError("CUDA error: an illegal memory access was encountered"), False),
-        (DataError("the text says: out of memory"), False),
-    ],
-)
+@pytest.mark.parametrize(("error", "full"), [
+    (torch.OutOfMemoryError("no"), True),
+    (MemoryError(), True),
+    (RuntimeError("CUDA error: out of memory"), True),
+    (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), True),
+    (RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory"), True),
+    (RuntimeError("CUDA error: an illegal memory access was encountered"), False),
+    (DataError("the text says: out of memory"), False),
+])  # fmt: skip
 def test_a_full_device_is_known_by_whatever_says_so(error, full):
     assert is_out_of_memory(error) == full
 

@@ -37,12 +37,10 @@ def masked(tiny, tmp_path, go):
 
 
 OBJECTIVES = {
-    "tokens": "2*mlm",
-    "words": "2*mlm(unit=word)+2*nsp",
-    "spans": "2*mlm(unit=span)+2*sbo",
+    "tokens": "2*mlm", "words": "2*mlm(unit=word)+2*nsp", "spans": "2*mlm(unit=span)+2*sbo",
     "ngrams": "2*mlm(30%, unit=ngram)",
     "electra": "2*rtd+2*mlm(replace=85/0/15, distinct=false) generator=0.5",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)

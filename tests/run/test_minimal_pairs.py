@@ -101,19 +101,16 @@ def test_layouts_of_the_pipeline(farm_run, tmp_path):
     assert {*report.evaluation.scores["all by field"]} == {"syntax"}
 
 
-@pytest.mark.parametrize(
-    ("rows", "manner", "message"),
-    [
-        ((), Manner(), "have no rows"),
-        (({"good": "a b", "worse": "b"},), Manner(), "no layout of pairs has the columns good"),
-        (({"good": "a", "bad": ""},), Manner(), "toy.jsonl:1: 'bad' is empty"),
-        (({"good": "hens", "bad": "hens"},), Manner(), "are equal, as in all pairs of"),
-        (({"good": "hens " * 40, "bad": "hens"},), Manner(), "the network reads 32 tokens"),
-        (({"input_prefix": "a ", "options": "b"},), Manner(), "'options' is no list"),
-        (ROWS, Manner(objective="clm"), "learned no clm, only mlm"),
-        (ROWS, Manner(seq=5), "pairs are scored one by one"),
-    ],
-)
+@pytest.mark.parametrize(("rows", "manner", "message"), [
+    ((), Manner(), "have no rows"),
+    (({"good": "a b", "worse": "b"},), Manner(), "no layout of pairs has the columns good"),
+    (({"good": "a", "bad": ""},), Manner(), "toy.jsonl:1: 'bad' is empty"),
+    (({"good": "hens", "bad": "hens"},), Manner(), "are equal, as in all pairs of"),
+    (({"good": "hens " * 40, "bad": "hens"},), Manner(), "the network reads 32 tokens"),
+    (({"input_prefix": "a ", "options": "b"},), Manner(), "'options' is no list"),
+    (ROWS, Manner(objective="clm"), "learned no clm, only mlm"),
+    (ROWS, Manner(seq=5), "pairs are scored one by one"),
+])  # fmt: skip
 def test_what_is_no_pair(farm_run, tmp_path, rows, manner, message):
     folder = pairs_in(tmp_path / "toy", *rows)
     with pytest.raises(BertcError, match=message) as refused:

@@ -179,15 +179,12 @@ def test_values_that_are_words_are_in_the_order_of_their_numbers():
     assert picture.layout["xaxis"]["categoryarray"] == [*rates, "none"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--for", "accuracie"], "no evaluation has the score accuracie"),
-        (["--prune", "median"], "--prune halving"),
-        (["--set", "steps=equal(flops)"], "trials have no first point"),
-        (["--set", "layers=1", "--set", "optimizer=adam(1e-3)"], "nothing to search"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["--for", "accuracie"], "no evaluation has the score accuracie"),
+    (["--prune", "median"], "--prune halving"),
+    (["--set", "steps=equal(flops)"], "trials have no first point"),
+    (["--set", "layers=1", "--set", "optimizer=adam(1e-3)"], "nothing to search"),
+])  # fmt: skip
 def test_mistakes_are_reported_before_anything_runs(sweep, arguments, message):
     code, out, err = sweep(*arguments)
     assert (code, out) == (2, "")

@@ -193,17 +193,14 @@ def test_every_term_is_counted_trained_and_exported(terms, bert, cache, tmp_path
     assert all(term.split("(")[1].split(",")[0].rstrip(")") in shown for term in terms)
 
 
-@pytest.mark.parametrize(
-    ("objective", "why"),
-    [
-        ("kd(logits)+clm", "E217"),
-        ("kd(hidden, layers=[1, 2, 2]) + mlm", "names 3 layers"),
-        ("kd(hidden, layers=[3]) + mlm", "names layer 3"),
-        ("kd(hidden, layers=skip) + mlm", "leaves out the last"),
-        ("kd(hidden, layers=3) + mlm", "names a layer of a teacher that has 2"),
-        ("kd(attention, layers=[0, 2]) + mlm", "layer 0 are the embeddings"),
-    ],
-)
+@pytest.mark.parametrize(("objective", "why"), [
+    ("kd(logits)+clm", "E217"),
+    ("kd(hidden, layers=[1, 2, 2]) + mlm", "names 3 layers"),
+    ("kd(hidden, layers=[3]) + mlm", "names layer 3"),
+    ("kd(hidden, layers=skip) + mlm", "leaves out the last"),
+    ("kd(hidden, layers=3) + mlm", "names a layer of a teacher that has 2"),
+    ("kd(attention, layers=[0, 2]) + mlm", "layer 0 are the embeddings"),
+])  # fmt: skip
 def test_what_cannot_be_taught_is_refused(objective, why, bert):
     with pytest.raises(SpecError, match=why):
         student(bert, objective)
@@ -224,13 +221,10 @@ def of_task(folder: Path, terms: str, **changed: str) -> Any:
     return points(text(TUNED, **own, objective=f"{ASKED} + {terms}", **changed))[0]
 
 
-@pytest.mark.parametrize(
-    "terms",
-    [
-        "0.5*kd(logits, T=10, classes=mean)", "kd(logits, loss=mse)",
-        "kd(logits) + 100*kd(cls, layers=last, normalize=true)", "kd(hidden) + kd(embeddings)",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("terms", [
+    "0.5*kd(logits, T=10, classes=mean)", "kd(logits, loss=mse)",
+    "kd(logits) + 100*kd(cls, layers=last, normalize=true)", "kd(hidden) + kd(embeddings)",
+])  # fmt: skip
 def test_a_task_is_learned_from_a_teacher_of_it(terms, tuned, tmp_path, go):
     resolved = of_task(tuned, terms)
     go(resolved)

@@ -119,25 +119,22 @@ def test_the_grammar_has_the_words_of_the_settings():
     assert TEXT_MATE_FILE.read_text(encoding="utf-8") == grammar(), "run python docs/grammars.py"
 
 
-@pytest.mark.parametrize(
-    ("text", "first"),
-    [
-        ("lay", ["layers = ", "layout = "]), ("lay|ers = 3", ["layers", "layout"]),
-        ("layers=12 hid", ["hidden = "]), ("pack=t", ["true"]),
-        ("share = ", ["none", "all", "attention", "ffn", "groups(", "map("]),
-        ("objective = mlm(unit=", ["token", "word", "ngram", "span"]),
-        ("objective = mlm(15%, un", ["unit="]), ("objective = span(", ["p=", "max="]),
-        ("objective = mlm + so", ["sop"]), ("objective=5*k", ["kd(logits)"]),
-        ("objective=mlm + kd(hidden, la", ["layers="]),
-        ("optimizer=adamw(1e-3, schedule=w", ["wsd"]), ("heads={4, 8} att", ["attention = "]),
-        ("objective = mlm(p=15%\nhid", ["hidden = "]),
-        ("extends albert-ba", ["albert-base-paper", "albert-base"]),
-        ('stage "long" { ste', ["steps = "]), ('stage "long" { hid', []),
-        ("generator { hid", ["hidden = "]), ("layers = 3 lay", ["layout = "]),
-        ('stage "one" { steps=3 }\nlay', ["layers = ", "layout = "]),
-        ("# lay", []), ('stage "lay', []), ("nonsense = ", []), ("layers = 12,", []),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "first"), [
+    ("lay", ["layers = ", "layout = "]), ("lay|ers = 3", ["layers", "layout"]),
+    ("layers=12 hid", ["hidden = "]), ("pack=t", ["true"]),
+    ("share = ", ["none", "all", "attention", "ffn", "groups(", "map("]),
+    ("objective = mlm(unit=", ["token", "word", "ngram", "span"]),
+    ("objective = mlm(15%, un", ["unit="]), ("objective = span(", ["p=", "max="]),
+    ("objective = mlm + so", ["sop"]), ("objective=5*k", ["kd(logits)"]),
+    ("objective=mlm + kd(hidden, la", ["layers="]),
+    ("optimizer=adamw(1e-3, schedule=w", ["wsd"]), ("heads={4, 8} att", ["attention = "]),
+    ("objective = mlm(p=15%\nhid", ["hidden = "]),
+    ("extends albert-ba", ["albert-base-paper", "albert-base"]),
+    ('stage "long" { ste', ["steps = "]), ('stage "long" { hid', []),
+    ("generator { hid", ["hidden = "]), ("layers = 3 lay", ["layout = "]),
+    ('stage "one" { steps=3 }\nlay', ["layers = ", "layout = "]),
+    ("# lay", []), ('stage "lay', []), ("nonsense = ", []), ("layers = 12,", []),
+])  # fmt: skip
 def test_what_is_offered(text, first):
     before, _, after = text.partition("|")  # the cursor
     place = place_at(before + after, len(before))
@@ -146,22 +143,19 @@ def test_what_is_offered(text, first):
     assert offered[: max(1, len(first))] == first
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("hid|den = 64", "width of the residual stream"),
-        ("H| = 64", "Default: `768`, of BERT-base"),
-        ("heads| = 2", "Default: hidden / 64"),
-        ("objective = m|lm + sop", "Predict masked tokens"),
-        ("objective = mlm(p|=20%)", "**`p`** of `mlm`: number > 0, ≤ 1"),
-        ("objective = mlm + k|d(logits, T=2)", "kd(logits, "),
-        ("generator { hid|den = 64 }", "**`hidden`** of `network`"),
-        ("extends albert-b|ase", "ALBERT-base, version 2, as released"),
-        ("exte|nds albert-base", "begin with all settings"),
-        ('sta|ge "a" { steps=1 }', "a part of the training"),
-        ("hidden = 64|", ""), ("none|sense = 3", ""), ("layers = |", ""), ("# hid|den", ""),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "expected"), [
+    ("hid|den = 64", "width of the residual stream"),
+    ("H| = 64", "Default: `768`, of BERT-base"),
+    ("heads| = 2", "Default: hidden / 64"),
+    ("objective = m|lm + sop", "Predict masked tokens"),
+    ("objective = mlm(p|=20%)", "**`p`** of `mlm`: number > 0, ≤ 1"),
+    ("objective = mlm + k|d(logits, T=2)", "kd(logits, "),
+    ("generator { hid|den = 64 }", "**`hidden`** of `network`"),
+    ("extends albert-b|ase", "ALBERT-base, version 2, as released"),
+    ("exte|nds albert-base", "begin with all settings"),
+    ('sta|ge "a" { steps=1 }', "a part of the training"),
+    ("hidden = 64|", ""), ("none|sense = 3", ""), ("layers = |", ""), ("# hid|den", ""),
+])  # fmt: skip
 def test_hover_shows_the_page_of_a_word(text, expected):
     before, _, after = text.partition("|")
     page = page_at(place_at(before + after, len(before)))

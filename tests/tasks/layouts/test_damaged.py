@@ -203,14 +203,11 @@ def test_labels_that_training_lacks(tmp_path: Path) -> None:
         refused.match(r"dev.csv:3: unknown label 'c', one of 'a\u0308', 'b'")
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ("x,a\ny,a\n", "only the label 'a' in all 2 examples; two or more labels"),
-        ("x,a\ny,b\nz,c\n", "3 labels in 3 examples, at most 2 are supported; name another column"),
-        ("x,a\nx,b\nx,c\n", "are supported; if the columns are swapped: text=label, label=text"),
-    ],
-)
+@pytest.mark.parametrize(("rows", "message"), [
+    ("x,a\ny,a\n", "only the label 'a' in all 2 examples; two or more labels"),
+    ("x,a\ny,b\nz,c\n", "3 labels in 3 examples, at most 2 are supported; name another column"),
+    ("x,a\nx,b\nx,c\n", "are supported; if the columns are swapped: text=label, label=text"),
+])  # fmt: skip
 def test_labels_that_are_none(tmp_path, rows, message, monkeypatch):
     monkeypatch.setattr(task_sets, "MAX_LABELS", 2)
     path = tmp_path / "a.csv"
@@ -268,15 +265,12 @@ def test_a_table_of_tabs_may_have_any_ending(tmp_path: Path) -> None:
             part_examples(task)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "tags", "right"),
-    [
-        ("x.conll", "EU NNP B-ORG\nrejects VBZ O\n\nit PRP O\n", "tags", ("B-ORG", "O")),
-        ("x.conll", "EU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\n", "pos", ("NNP", "VBZ")),
-        ("x.txt", "EU\tI-ORG\nrejects\tO\n\n" * 2, "tags", ("B-ORG", "O")),
-        ("x.conllu", "1\tThey\tthey\tPRON\tPRP\t_\t2\tnsubj\t_\t_\n\n", "tags", ("PRON",)),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "tags", "right"), [
+    ("x.conll", "EU NNP B-ORG\nrejects VBZ O\n\nit PRP O\n", "tags", ("B-ORG", "O")),
+    ("x.conll", "EU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\n", "pos", ("NNP", "VBZ")),
+    ("x.txt", "EU\tI-ORG\nrejects\tO\n\n" * 2, "tags", ("B-ORG", "O")),
+    ("x.conllu", "1\tThey\tthey\tPRON\tPRP\t_\t2\tnsubj\t_\t_\n\n", "tags", ("PRON",)),
+])  # fmt: skip
 def test_one_file_of_words_and_tags_is_read_alone(tmp_path, name, content, tags, right):
     path = tmp_path / name
     path.write_text(content)
@@ -314,16 +308,13 @@ def test_words_with_tags_in_a_text_file_name_their_task(content: str, tmp_path: 
     assert error.value.help == f'name its folder: "{tmp_path}"'
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "help"),
-    [
-        ("a.json", '[{"text": "hen"}]', "jq -c '.[]' a.json > a.jsonl"),
-        ("a.json", '{"text": "hen"}\n{"text": "duck"}\n', "an object a line: name it a.jsonl"),
-        ("a.tsv.bz2", "", "bzip2 -dc a.tsv.bz2 | gzip > a.tsv.gz"),
-        ("a.zip", "", "unzip a.zip -d a,"),
-        ("a.jsonl", '{"text": {"body": "hen"}, "label": 1}', '"text.body" names a member of it'),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "help"), [
+    ("a.json", '[{"text": "hen"}]', "jq -c '.[]' a.json > a.jsonl"),
+    ("a.json", '{"text": "hen"}\n{"text": "duck"}\n', "an object a line: name it a.jsonl"),
+    ("a.tsv.bz2", "", "bzip2 -dc a.tsv.bz2 | gzip > a.tsv.gz"),
+    ("a.zip", "", "unzip a.zip -d a,"),
+    ("a.jsonl", '{"text": {"body": "hen"}, "label": 1}', '"text.body" names a member of it'),
+])  # fmt: skip
 def test_rows_in_other_files_have_a_way_out(name, content, help, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path(name).write_text(content)
