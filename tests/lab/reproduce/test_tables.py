@@ -56,21 +56,7 @@ def test_rows_compile_and_differ(name, scale):
                     assert "parameters" in table.remark.lower(), f"{both}: say why in the remark"
 
 
-SMALL = """
-title = "Small"
-paper = "none"
-place = "none"
-asks = "How many steps?"
-source = "none"
-spec = "layers=1 hidden=64 batch=8 data=docstrings"
-measures = [{ name = "loss", score = "mlm", better = "less" }]
-before = [{ name = "warm", spec = "layers=2 hidden=64 steps=60 data=docstrings" }]
-rows = [
-    { name = "short", spec = "steps=200" },
-    { name = "long", spec = "steps=400 layers=2" },
-    { name = "wide", spec = "steps=200 hidden=256" },
-]
-"""
+SMALL = Path(__file__).with_name("small.toml").read_text()
 
 
 def _table(folder: Path, text: str) -> Table:
@@ -92,18 +78,12 @@ def test_rows_shrink_by_the_ratio_of_the_scale_to_the_spec_of_all_and_are_never_
 UNTOUCHED = "dropout=0.1 optimizer=adamw(1e-3, steps=4) data='steps=4 ' seq=20%"
 
 
-@pytest.mark.parametrize(
-    ("text", "shorter"),
-    [
-        ("H=768 E=384 layers=2", "H=128 E=64 layers=1"),
-        ("hidden=10 batch=2Ki steps=1M", "hidden=8 batch=1024 steps=500000"),
-        *[
-            (text, text)
-            for text in ("dropout=0.1 optimizer=adamw(1e-3, steps=4)", "data='steps=4 '")
-        ],
-        ("seq=20%", "seq=20%"),
-    ],
-)
+@pytest.mark.parametrize(("text", "shorter"), [
+    ("H=768 E=384 layers=2", "H=128 E=64 layers=1"),
+    ("hidden=10 batch=2Ki steps=1M", "hidden=8 batch=1024 steps=500000"),
+    *[(text, text) for text in ("dropout=0.1 optimizer=adamw(1e-3, steps=4)", "data='steps=4 '")],
+    ("seq=20%", "seq=20%"),
+])  # fmt: skip
 def test_numbers_of_settings_shrink_but_for_those_inside_of_values(text, shorter):
     by = {"widths": 1 / 6, "layers": 0.5, "seq": 0.5, "batch": 0.5, "steps": 0.5}
     assert shrunk(text, by) == shorter
