@@ -29,9 +29,7 @@ def run_of(folder: Path, spec: str, overrides: tuple[str, ...] = ()) -> Path:
     ("bert-mini", "quickstart", {"vocab"}),
     ("roberta-base", "modernbert", {"activation"}),
 ])  # fmt: skip
-def test_shares_sum_to_the_difference_and_settings_that_need_another_share_one(
-    first, second, together
-):
+def test_shares_sum_to_the_difference_and_settings_in_need_share_one(first, second, together):
     found = diff(first, second)
     costs = [cost_of(resolve(spec), "h200") for spec in (first, second)]
     assert [*found.costs] == costs

@@ -1,7 +1,6 @@
 """Tree to programs: names, types, grids, stages, overrides and bases."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -15,24 +14,23 @@ from bertc.ir.network.positions import LearnedPositions
 from bertc.ir.network.sharing import ShareAttention, ShareGroups, ShareMap
 from bertc.ir.terms.masking import NgramUnit, Replace, SpanUnit
 from bertc.ir.vocabulary import TokenizerFile, WordPiece
-from bertc.ir.written import Program
 from bertc.lang import show
 from bertc.lang.space import Interval, Options, SpacePoint, space
 
 KEPT = Replace(mask=85, random=0, keep=15)
 
 
-def only(text: str, *overrides: str) -> Program:
+def only(text, *overrides):
     (program,) = lang.load(text, overrides)
     return program
 
 
-def value(text: str) -> Any:
+def value(text):
     (given,) = only(text).settings.values()
     return given.value
 
 
-def codes(text: str, *overrides: str) -> list[str]:
+def codes(text, *overrides):
     diagnostics = Diagnostics()
     lang.load(text, overrides, diagnostics)
     return [diagnostic.code for diagnostic in diagnostics.found]

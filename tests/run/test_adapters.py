@@ -35,9 +35,7 @@ def tuned(base: object, **changed: str) -> Resolved:
     return points(text(TUNED, **{"init": f'"{base}"', **changed}))[0]
 
 
-def test_a_run_learns_its_pairs_goes_on_to_the_same_bits_and_ends_merged(
-    farm_run, tmp_path, resumes, go
-):
+def test_a_run_learns_its_pairs_resumes_to_the_bit_and_ends_merged(farm_run, tmp_path, resumes, go):
     base = farm_run(text(BASE))
     resumes(tuned(base), 2)
     run, before = tmp_path / "straight", read_model(base)[1]

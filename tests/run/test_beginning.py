@@ -5,8 +5,6 @@ With all of them, with chosen layers, or with the embeddings alone.
 import json
 import re
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +19,6 @@ from bertc.base.diagnostics import (
     ResumeRefusedError,
     SpecError,
 )
-from bertc.ir.program.resolved import Resolved
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.run.beginning.init_from import source_of
 from bertc.run.models.loading import read_model
@@ -55,7 +52,7 @@ def follow(tiny, first):
     return make
 
 
-def test_training_goes_on_from_a_finished_run_or_folders_of_either_layout(
+def test_it_goes_on_from_a_run_or_folders_of_either_layout(
     follow, first, tmp_path, first_weights, go
 ):
     before = weights(first)
@@ -72,7 +69,7 @@ def test_training_goes_on_from_a_finished_run_or_folders_of_either_layout(
         assert all(torch.equal(begun[name], before[name]) for name in before)
 
 
-def test_sources_that_are_damaged_or_not_there_are_told_before_text(
+def test_sources_damaged_or_not_there_are_told_before_text(
     follow, first, tmp_path, monkeypatch, go
 ):
     damaged = shutil.copytree(first, tmp_path / "damaged")
@@ -207,21 +204,21 @@ pytestmark = pytest.mark.usefixtures("in_the_farm")
 
 
 @pytest.fixture
-def deep(farm_run: Callable[[str], Path]) -> Path:
+def deep(farm_run):
     """A network of four layers, not all with as many heads, that learned mlm."""
     return farm_run(text(DEEP))
 
 
-def student(init: str, **changed: str) -> Resolved:
+def student(init, **changed):
     open_ = dict.fromkeys(("layers", "hidden", "heads", "ffn", "segments"), "")
     return points(text({**SMALL, **open_, "init": init, **changed}))[0]
 
 
-def begun(resolved: Resolved) -> dict[str, torch.Tensor]:
+def begun(resolved):
     return dict(bertc.build(resolved).named_parameters())
 
 
-def layer_of(weights: Any, number: int) -> list[torch.Tensor]:
+def layer_of(weights, number):
     parts = (f"encoder.attention.{number}.", f"encoder.ffn.{number}.")
     return [weights[name] for name in sorted(weights) if name.startswith(parts)]
 

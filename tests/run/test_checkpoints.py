@@ -5,10 +5,8 @@ import os
 import random
 import resource
 import shutil
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -25,7 +23,6 @@ from bertc.cost.planning.plan import Plan
 from bertc.hub.folders import checkpoint_folders
 from bertc.ir.base import Normal, Weight
 from bertc.ir.learning.optimizer import Adam, moments_of
-from bertc.ir.program.resolved import Resolved
 from bertc.lab.report.report import report_page
 from bertc.lab.results.compare import results
 from bertc.lab.results.listing import list_runs
@@ -50,23 +47,23 @@ FACTS = {"run": "f" * 64, "threads": 1}
 Tensors = dict[str, torch.Tensor]
 
 
-def tensors(step: int) -> tuple[Tensors, Tensors]:
+def tensors(step):
     draw = torch.Generator().manual_seed(step)
     weights = {w.name: torch.randn(w.shape, generator=draw) for w in TABLE}
     moments = {f"{m}.{w.name}": torch.randn(w.shape, generator=draw) for m in "mv" for w in TABLE}
     return weights, moments
 
 
-def content(weights: Tensors, moments: Tensors) -> dict[str, Tensors]:
+def content(weights, moments):
     return {checkpoints.WEIGHTS: weights, checkpoints.OPTIMIZER: moments}
 
 
-def save(parent: Path, step: int, keep: int = 3) -> Path:
+def save(parent, step, keep=3):
     progress = {"step": step, "tokens": step * 10}
     return checkpoints.save(parent, step, content(*tensors(step)), progress, FACTS, keep)
 
 
-def newest_step(parent: Path) -> int | None:
+def newest_step(parent):
     found, _ = checkpoints.newest(parent, FACTS["run"])
     return found.step if found else None
 
@@ -104,14 +101,12 @@ class Cut(BaseException):
     """The power is cut."""
 
 
-def cut_at(
-    monkeypatch: pytest.MonkeyPatch, limit: int, act: Callable[[], object]
-) -> tuple[bool, list[str]]:
+def cut_at(monkeypatch, limit, act):
     """Let so many calls of the file system happen and none after; whether it ended, and them."""
     done: list[str] = []
 
-    def counted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **options: Any) -> Any:
+    def counted(name, real):
+        def call(*arguments, **options):
             if len(done) == limit:
                 raise Cut  # so do all that follow: nothing is cleaned up
             done.append(name)
@@ -174,7 +169,7 @@ def test_a_checkpoint_that_was_put_aside_is_found_until_another_is_there(tmp_pat
     assert list(tmp_path.iterdir()) == [folder]
 
 
-def damage(folder: Path, draw: random.Random) -> str:
+def damage(folder, draw):
     """Harm a checkpoint in one of many ways; returns what was done."""
     victim = draw.choice(sorted(folder.iterdir()))
     raw, elsewhere = victim.read_bytes(), folder.parent / "elsewhere"
@@ -277,7 +272,7 @@ LOCK = Lock(resolved="r", data="d", init="", threads=2, plan=PLAN, machine={}, v
 LINE = {"kind": "eval", "step": 4, "stage": "main", "loss": 2.0, "losses": {"mlm": 2.0}}
 
 
-def test_a_lock_is_read_as_it_was_written_or_damaged(tmp_path: Path) -> None:
+def test_a_lock_is_read_as_it_was_written_or_damaged(tmp_path):
     path = tmp_path / "lock.json"
     LOCK.write(path)
     assert Lock.read(path) == LOCK
@@ -294,7 +289,7 @@ def test_a_lock_is_read_as_it_was_written_or_damaged(tmp_path: Path) -> None:
             Lock.read(path)
 
 
-def test_what_is_named_as_a_file_of_a_run_and_is_none(tmp_path: Path) -> None:
+def test_what_is_named_as_a_file_of_a_run_and_is_none(tmp_path):
     os.mkfifo(tmp_path / "spent.jsonl")
     with pytest.raises(MissingInputError, match="no plain file"):
         append_line(tmp_path / "spent.jsonl", {})
@@ -317,7 +312,7 @@ BROKEN = ("{", "[1]", "NaN", "{}", "9" * 5000, "[" * 100_000, "\udce9")
 
 
 @pytest.mark.parametrize("line", [*BROKEN, *(json.dumps({**LINE, **change}) for change in WRONG)])
-def test_a_damaged_line_of_metrics_is_named(tmp_path: Path, line: str) -> None:
+def test_a_damaged_line_of_metrics_is_named(tmp_path, line):
     path, good = tmp_path / "metrics.jsonl", json.dumps(LINE).encode() + b"\n"
     path.write_bytes(good + line.encode("utf-8", "surrogateescape") + b"\n" + good)
     with pytest.raises(DataError, match=r"metrics\.jsonl:2 is damaged"):
@@ -325,7 +320,7 @@ def test_a_damaged_line_of_metrics_is_named(tmp_path: Path, line: str) -> None:
     assert metrics.read(path, len(good)) == [LINE]  # what comes later is cut off by a resume
 
 
-def test_a_refused_end_leaves_the_digests_as_they_were(tmp_path: Path, tiny, go) -> None:
+def test_a_refused_end_leaves_the_digests_as_they_were(tmp_path, tiny, go):
     text, first = tmp_path / "farm.txt", "Hens cackle in the barn.\n\nDucks on the pond.\n\n" * 20
     text.write_text(first)
     resolved, run = tiny(f"steps=3 data=files('{text}')"), tmp_path / "run"
@@ -349,7 +344,7 @@ def test_a_refused_end_leaves_the_digests_as_they_were(tmp_path: Path, tiny, go)
 
 
 @pytest.mark.parametrize("change", [{"stage": "other"}, {"scores": {"mrpc": {"dev": {}}}}])
-def test_results_of_another_program_are_refused(tmp_path: Path, tiny, change: Any) -> None:
+def test_results_of_another_program_are_refused(tmp_path, tiny, change):
     folder = RunFolder(tmp_path)
     folder.start(tiny(), "")
     folder.lock.write_text("{}")
@@ -362,7 +357,7 @@ RUN = Path("run")
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory, corpus_file: Path) -> Path:
+def place(tmp_path_factory, corpus_file):
     """Two folders with a text of the same name and other documents."""
     place, documents = tmp_path_factory.mktemp("pair"), corpus_file.read_text().split("\n\n")
     for name, part in (("a", documents[:40]), ("b", documents[20:])):
@@ -372,7 +367,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, corpus_file: Path) -> Path:
 
 
 @pytest.fixture
-def program(place: Path, tiny: Any, cache: Path, tmp_path: Path, monkeypatch: Any) -> Resolved:
+def program(place, tiny, cache, tmp_path, monkeypatch):
     """A program that was trained in both folders; the working folder is a copy of the first."""
     resolved = tiny("steps=8 data=files('farm.txt', sentences=lines)")
     for name in ("b", "a"):
@@ -384,7 +379,7 @@ def program(place: Path, tiny: Any, cache: Path, tmp_path: Path, monkeypatch: An
     return resolved
 
 
-def swap(place: Path, part: str) -> None:
+def swap(place, part):
     durable.remove(RUN / part)
     copy = shutil.copytree if (place / "b" / RUN / part).is_dir() else shutil.copy
     copy(place / "b" / RUN / part, RUN / part)
@@ -420,7 +415,7 @@ def test_a_part_of_another_run_is_noticed(place, program, cache, part, said, cap
 
 
 def test_remedies_are_remedies(place, program, cache):
-    def resumes() -> None:
+    def resumes():
         train(program, RUN, resume=True, cache=cache, quiet=True)
         load(RUN)
 

@@ -246,9 +246,7 @@ def test_steps_counted_from_epochs_are_named_as_others(steps, said, tmp_path):
     assert ("init=" in caught.value.help) == (steps > 30)
 
 
-def test_kernels_that_come_or_go_and_text_that_no_one_named_are_reported(
-    tiny, tmp_path, monkeypatch, go
-):
+def test_kernels_that_come_or_go_and_text_not_named_are_reported(tiny, tmp_path, monkeypatch, go):
     """They draw dropout another way than torch's, so what follows is another run."""
     resolved = tiny(steps=3)
     go(resolved)

@@ -62,9 +62,7 @@ def test_the_parts_make_the_whole(masked, tmp_path, cache, name):
     assert values_of({"kind": "eval", **again.fields()}) == pytest.approx(values_of(lines[-1]))
 
 
-def test_a_model_that_copies_knows_nothing_of_masked_positions(
-    masked, tmp_path, cache, monkeypatch
-):
+def test_a_model_that_copies_knows_nothing_of_masked_tokens(masked, tmp_path, cache, monkeypatch):
     masked()
     known = {}
     real = held_out.evaluate

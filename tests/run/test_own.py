@@ -138,7 +138,7 @@ RESUMED = [
 
 
 @pytest.mark.parametrize("settings", RESUMED)
-def test_a_run_with_parts_resumes_to_the_same_bits_without_their_file(
+def test_a_run_with_parts_resumes_to_the_bit_without_their_file(
     resumes, tiny, corpus_file, settings
 ):
     text = f"{BODY} vocab=wordpiece(120) data=files('{corpus_file}') seq=24 batch=8 steps=12"

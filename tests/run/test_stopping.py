@@ -7,10 +7,8 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice, takewhile
-from pathlib import Path
 
 import fsspec
 import pytest
@@ -234,9 +232,7 @@ def train_on_two_threads(*arguments, **options):
     train(*arguments, **options)
 
 
-def test_kills_at_random_moments_change_nothing(
-    tiny, tmp_path, processes, two_threads, go, options
-):
+def test_kills_at_any_moment_change_nothing(tiny, tmp_path, processes, two_threads, go, options):
     resolved = tiny(steps=40, save_every=5, eval_every=10)
     go(resolved, "straight")
     draw, kills, how = random.Random(11), 0, {**options, "resume": True}
@@ -278,7 +274,7 @@ def test_a_terminated_command_exits_with_143_and_goes_on(tmp_path, corpus_file, 
     assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 1
 
 
-def followed(run: Path, copy: Path) -> Iterator[str]:
+def followed(run, copy):
     """Send links to what is there now, as docs/how-to/go-on.md does; yield each file, then ''.
     ``aws s3 sync`` and ``rclone copy`` send what is new by its name, and remove nothing.
     """

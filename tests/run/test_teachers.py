@@ -2,9 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -37,7 +34,7 @@ stage "answers" {{ teacher = "{tuned}"  objective = 0.5*{task} + 0.5*kd(logits) 
 
 
 @pytest.fixture(scope="module")
-def made(farm_run: Callable[[str], Path]) -> str:
+def made(farm_run):
     """The spec of four stages with a teacher of text and one of the task."""
     general = farm_run(text(TEACHER))
     of_task = {**TEACHER, **INHERITED, "steps": "2", "objective": TASK, "init": f'"{general}"'}
@@ -65,12 +62,12 @@ STUDENT = {**TOY, "layers": "1", "hidden": "16", "ffn": "32", "vocab": "", "step
 
 
 @pytest.fixture
-def bert(farm_run: Callable[[str], Path]) -> Path:
+def bert(farm_run):
     """A teacher of two layers that learned mlm."""
     return farm_run(text(TOY, objective="mlm"))
 
 
-def student(folder: Path, objective: str = "2*kd(logits, T=2) + mlm", **changed: str) -> Any:
+def student(folder, objective="2*kd(logits, T=2) + mlm", **changed):
     return points(text(STUDENT, **{"teacher": f'"{folder}"', "objective": objective, **changed}))[0]
 
 
@@ -172,7 +169,7 @@ TERMS = (
 )  # fmt: skip
 
 
-def trained_as_counted(resolved: Resolved, run: Path, go: Callable[..., Any]) -> Any:
+def trained_as_counted(resolved, run, go):
     """Its weights, as many as the estimate says; written as JSON it is the same program."""
     again = Resolved.model_validate_json(resolved.model_dump_json())
     assert again.fingerprint() == resolved.fingerprint()
@@ -211,12 +208,12 @@ TUNED = {**TOY, "recipe": "bert", "seq": "24", "steps": "4"}
 
 
 @pytest.fixture
-def tuned(farm_run: Callable[[str], Path]) -> Path:
+def tuned(farm_run):
     """A teacher that learned a task."""
     return farm_run(text(TUNED, objective=ASKED))
 
 
-def of_task(folder: Path, terms: str, **changed: str) -> Any:
+def of_task(folder, terms, **changed):
     own = {"layers": "1", "vocab": "", "hidden": "16", "ffn": "32", "teacher": f'"{folder}"'}
     return points(text(TUNED, **own, objective=f"{ASKED} + {terms}", **changed))[0]
 

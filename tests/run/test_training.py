@@ -50,9 +50,7 @@ def begun(finished, tmp_path):
     return shutil.copytree(finished, tmp_path / "run")
 
 
-def test_a_run_leaves_all_that_a_reader_needs_and_changes_nothing_once_it_is_finished(
-    go, tiny, tmp_path
-):
+def test_a_run_leaves_all_that_a_reader_needs_and_a_finished_one_stays(go, tiny, tmp_path):
     report = go(tiny(), spec_text="layers=2")
     folder = tmp_path / "run"
     assert (report.step, report.tokens) == (12, 12 * 8 * 24)
@@ -118,9 +116,7 @@ def test_an_evaluation_masks_its_own_share(go, tiny):
 
 
 @pytest.mark.filterwarnings("ignore")  # The compiler's own.
-def test_a_compiled_run_compiles_a_layer_once_and_resumes_to_the_same_bits(
-    go, tiny, tmp_path, cache, monkeypatch
-):
+def test_a_compiled_run_compiles_a_layer_once_and_resumes(go, tiny, tmp_path, cache, monkeypatch):
     """The text, the rate and the stage change; the graphs of a stage stay, and none is broken."""
     seen: list[int] = []
     # Kernels of the compiler's take as long again, and test_compiled.py holds them.
@@ -175,7 +171,7 @@ def test_a_stop_in_an_evaluation_leaves_it_due(finished, go, tiny, tmp_path, mon
     same_run(finished, tmp_path / "broken")
 
 
-def test_a_damaged_checkpoint_is_passed_over_and_lines_after_one_are_cut_back(
+def test_damaged_checkpoints_are_passed_over_and_lines_cut_back(
     begun, finished, tiny, capsys, cache
 ):
     victim = begun / "checkpoints" / "step-00000012" / "weights.safetensors"
@@ -189,9 +185,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_lines_after_one_are_cut_back(
     same_run(finished, begun)
 
 
-def test_what_cannot_be_resumed_is_refused_with_the_difference(
-    begun, go, tiny, tmp_path, corpus_file
-):
+def test_what_cannot_resume_is_refused_with_the_difference(begun, go, tiny, tmp_path, corpus_file):
     with pytest.raises(UsageError, match="holds a run already"):
         go(tiny())
     with pytest.raises(ResumeRefusedError) as caught:
@@ -297,7 +291,7 @@ def test_a_folder_that_is_removed_during_training_is_named(go, tiny, tmp_path, m
 
 
 @pytest.mark.parametrize("rule", ["adamw", "muon"])
-def test_a_disk_without_room_for_the_first_checkpoint_is_refused_before_a_step(
+def test_a_disk_without_room_for_a_checkpoint_is_refused_first(
     go, tiny, tmp_path, monkeypatch, rule
 ):
     resolved = tiny(optimizer=rule, steps=2, save_every=1)

@@ -164,9 +164,7 @@ def test_so_many_examples_are_learned_from(tuned, rows):
         tuned(spelled("classify", rows, ", examples=41"), "more")
 
 
-def test_a_task_is_asked_for_by_its_title_and_with_its_own_answers(
-    tuned, rows, tmp_path, cache, call
-):
+def test_a_task_is_asked_for_by_title_and_with_its_own_answers(tuned, rows, tmp_path, cache, call):
     tuned(spelled("classify", rows))
     run = tmp_path / "run"
     for named, message in (

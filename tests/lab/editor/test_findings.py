@@ -3,9 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from lsprotocol import types
@@ -17,7 +15,7 @@ from bertc.base.diagnostics import Source, Span, SpecError, codes
 from bertc.lab.editor.convert import TextLines, actions, diagnostics
 from bertc.lab.editor.hover import page_at
 from bertc.lab.editor.place import place_at
-from bertc.lab.editor.reading import Reading, read_checked
+from bertc.lab.editor.reading import read_checked
 from bertc.lab.editor.suggestions import suggestions
 from bertc.lang.files import shipped_place
 from docs.grammars import TEXT_MATE_FILE
@@ -27,11 +25,11 @@ URI = "file:///mine.bertc"
 EVERYWHERE = types.Range(types.Position(0, 0), types.Position(10**6, 0))
 
 
-def lines(text: str) -> TextLines:
+def lines(text):
     return TextLines(text, PositionCodec())
 
 
-def changed(text: str, action: types.CodeAction) -> str:
+def changed(text, action):
     """A text after the edits of an action, made as an editor does."""
     at = lines(text)
     edits = [
@@ -43,7 +41,7 @@ def changed(text: str, action: types.CodeAction) -> str:
     return text
 
 
-def messages(reading: Reading) -> list[tuple[str, str]]:
+def messages(reading):
     return [(each.code, each.message) for each in reading.findings]
 
 
@@ -186,7 +184,7 @@ stage "two" { steps=20 }
 class Session:
     """An editor with the server that it has started."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
         self.runner = asyncio.Runner()
         self.client = LanguageClient("test", "1")
@@ -196,10 +194,10 @@ class Session:
         )
         self.version = 0
 
-    def ask(self, name: str, params: Any) -> Any:
+    def ask(self, name, params):
         return self.runner.run(getattr(self.client, f"{name}_async")(params))
 
-    def begin(self) -> None:
+    def begin(self):
         command = (sys.executable, "-m", "bertc.cli", "lsp")
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         self.runner.run(self.client.start_io(*command, cwd=str(ROOT), env=environment))
@@ -207,16 +205,16 @@ class Session:
         self.ask("initialize", types.InitializeParams(able, root_uri=root))
         self.client.initialized(types.InitializedParams())
 
-    def end(self) -> None:
+    def end(self):
         self.ask("shutdown", None)
         self.client.exit(None)
         self.runner.run(self.client.stop())
         self.runner.close()
 
-    def uri(self, name: str = "mine.bertc") -> str:
+    def uri(self, name="mine.bertc"):
         return (self.folder / name).as_uri()
 
-    def type(self, text: str) -> list[types.Diagnostic]:
+    def type(self, text):
         """What is found in a text, once it is."""
         uri, self.version = self.uri(), self.version + 1
         if self.version == 1:
@@ -229,17 +227,17 @@ class Session:
             self.client.text_document_did_change(params)
         return self.runner.run(asyncio.wait_for(self.answered(), 100))
 
-    async def answered(self) -> list[types.Diagnostic]:
+    async def answered(self):
         while self.uri() not in self.found or self.found[self.uri()].version != self.version:
             await asyncio.sleep(0.01)
         return list(self.found[self.uri()].diagnostics)
 
-    def at(self, line: int, column: int) -> tuple[types.TextDocumentIdentifier, types.Position]:
+    def at(self, line, column):
         return types.TextDocumentIdentifier(self.uri()), types.Position(line, column)
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+def session(tmp_path_factory):
     folder = tmp_path_factory.mktemp("specs")
     (folder / "base.bertc").write_text("extends bert-tiny\n\nhidden = 128\n", encoding="utf-8")
     opened = Session(folder)

@@ -174,9 +174,7 @@ def scores_are_those_of_torch(run: Path, file: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.undo()
 
 
-def test_every_kind_of_answer_is_as_in_torch_and_in_a_fresh_process(
-    tmp_path, tasks, monkeypatch, call
-):
+def test_each_kind_of_answer_is_as_in_torch_and_a_fresh_process(tmp_path, tasks, monkeypatch, call):
     spec = f"{WIDE} positions=rotary attention=local(4) task={'+'.join(tasks.values())}"
     run, to = run_of(tmp_path / "run", spec), tmp_path / "graphs"
     to.mkdir()  # An earlier export is replaced.

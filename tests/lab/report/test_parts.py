@@ -5,9 +5,7 @@ import json
 import math
 import re
 import shutil
-from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,7 +46,7 @@ def test_text_is_text_wherever_it_is_put():
 def test_a_part_that_cannot_be_made_says_why_and_the_others_are_there():
     pytest.importorskip("plotly")
 
-    def damaged() -> list[str]:
+    def damaged():
         raise DataError("metrics.jsonl:3 is <damaged>", help="restore a copy")
 
     page = document("a", "b", [section("One", damaged), section("Two", lambda: ["fine"])])
@@ -152,7 +150,7 @@ TRAINED = (
 STAGES = "stage 'a <b>' { steps=6 seq=8 } stage 'z' { steps=6 }"
 
 
-def trained(folder: Path, spec: str, loss: float = 5.0) -> Path:
+def trained(folder, spec, loss=5.0):
     """A run folder with metrics of all its steps, in which nothing was trained."""
     (resolved,) = lab_api.points(spec)
     folder.mkdir(parents=True)
@@ -183,7 +181,7 @@ def trained(folder: Path, spec: str, loss: float = 5.0) -> Path:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+def browser():
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     pytest.importorskip("plotly", reason="plotly is not installed")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -196,7 +194,7 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def pages(tmp_path_factory):
     pytest.importorskip("plotly", reason="plotly is not installed")
     folder = tmp_path_factory.mktemp("pages")
     trained(folder / HOSTILE, f"{SPEC} batch=4 {STAGES}")

@@ -1,6 +1,5 @@
 """Every shipped table: its rows compile at each scale, and say what the paper printed."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from string import Template
 
@@ -13,13 +12,12 @@ from bertc.lab.reproduce.programs import Jobs, shrunk
 from bertc.lab.reproduce.reading import read_table, shipped_tables
 from bertc.lab.reproduce.results import RowResult, TableResults
 from bertc.lab.reproduce.showing import Shown
-from bertc.lab.reproduce.table import Table
 
 TOLERANCE = 0.03
 """Between printed and counted parameters; where they differ by more, the remark says why."""
 
 
-def _texts(table: Table) -> Iterator[str]:
+def _texts(table):
     """All specs and settings of a table, in which names stand for files and runs."""
     yield from (each.spec for each in (table, *table.rows, *table.measures, *table.before))
     yield from (text for row in table.rows for text in (*row.at.values(), *row.tasks.values()))
@@ -59,7 +57,7 @@ def test_rows_compile_and_differ(name, scale):
 SMALL = Path(__file__).with_name("small.toml").read_text()
 
 
-def _table(folder: Path, text: str) -> Table:
+def _table(folder, text):
     path = folder / "small.toml"
     path.write_text(text)
     return read_table(str(path))
