@@ -166,10 +166,8 @@ def test_the_commands_of_the_tutorial_run_and_its_spec_is_sound(run):
     assert Path("mine-hf/config.json").is_file()
 
 
-TOY = (
-    "layers=2 hidden=16 heads=2 vocab=wordpiece(60) data=files('train.tsv') seq=32 batch=4 steps=2 "
-    "holdout=0.3"
-)
+TOY = "layers=2 hidden=16 heads=2 vocab=wordpiece(60) data=files('train.tsv') seq=32 batch=4 "
+TOY += "steps=2 holdout=0.3"
 FEWER = sets("steps=12", "batch=16", "seq=32")
 QUICK = ["--runtime", "torch", "--precision", "fp32", "--seconds", "0.1"]
 

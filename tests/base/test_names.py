@@ -25,8 +25,7 @@ LONG = "x" * 300
 def test_every_name_gets_an_answer(tmp_path, monkeypatch, spec, name):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(BertcError) as caught:
-        api.check(spec.replace("{}", name))
+    caught = pytest.raises(BertcError, api.check, spec.replace("{}", name))
     assert "Errno" not in str(caught.value)
 
 

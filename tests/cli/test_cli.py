@@ -267,8 +267,7 @@ def test_specs_lists_what_is_shipped_and_python_names_place_and_way_out(call: Ca
     assert (code, len(lines)) == (0, len(shipped_specs()))
     (line,) = (line for line in lines if line.startswith("bert-base "))
     assert re.search("110.1M  Devlin et al. 2019 +BERT-base, uncased, as released", line)
-    with pytest.raises(SpecError) as error:
-        resolve("layer=2")
+    error = pytest.raises(SpecError, resolve, "layer=2")
     assert str(error.value) == "<spec>:1:1: E101: unknown setting `layer` (help: layers=2)"
 
 

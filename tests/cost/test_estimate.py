@@ -148,10 +148,8 @@ def test_every_device_gives_a_time(name: str) -> None:
 
 
 def test_a_growing_run_is_the_sum_of_its_stages() -> None:
-    growing = (
-        "layers=4 hidden=64 vocab=1000 seq=32 batch=16 "
-        'stage "flat" { layers=1 steps=30 } stage "deep" { steps=70 }'
-    )
+    growing = 'layers=4 hidden=64 vocab=1000 seq=32 batch=16 stage "flat" { layers=1 steps=30 } '
+    growing += 'stage "deep" { steps=70 }'
     found, whole = (estimate(resolve(growing.replace("layers=1", f"layers={n}"))) for n in (1, 4))
     shallow = estimate(resolve(growing.replace("layers=4", "layers=1")))
     assert found.stages[0].flops == shallow.stages[0].flops

@@ -62,8 +62,7 @@ def test_conventions_and_poolers_that_nothing_reads():
     resolved = resolve("bert-tiny")
     times = {estimate(resolved, convention=convention_named(c)).time for c in ("exact", "6n")}
     assert len(times) == 1
-    with pytest.raises(UsageError, match="unknown convention 8n"):
-        convention_named("8n")
+    pytest.raises(UsageError, convention_named, "8n").match("unknown convention 8n")
 
 
 @pytest.mark.parametrize(("settings", "head", "read"), [

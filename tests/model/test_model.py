@@ -140,14 +140,10 @@ def test_initial_weights_depend_on_seed_and_name_alone():
 
 
 WIDE = "layers=1 hidden=256 seq=16 vocab=4000"
-GLOROT = (
-    "layers=1 hidden=256 embedding=128 seq=512 vocab=100 objective=rtd generator=unigram "
-    "initializer=normal(0.02, positions=0.01, glorot=true)"
-)
-DEEP = (
-    "layers=8 hidden=128 heads=2 ffn=512 vocab=100 seq=16 "
-    "initializer=truncated-normal(0.02, cut=3, depth_scaled=true)"
-)
+GLOROT = "layers=1 hidden=256 embedding=128 seq=512 vocab=100 objective=rtd generator=unigram "
+GLOROT += "initializer=normal(0.02, positions=0.01, glorot=true)"
+DEEP = "layers=8 hidden=128 heads=2 ffn=512 vocab=100 seq=16 initializer=truncated-normal(0.02, "
+DEEP += "cut=3, depth_scaled=true)"
 UNIFORM = "layers=1 hidden=128 heads=2 ffn=512 vocab=100 seq=16 initializer=uniform(0.03)"
 
 
@@ -226,10 +222,8 @@ def test_few_outputs_padding_and_packing_change_no_state(extra):
 
 
 TOY = "layers=2 hidden=24 heads=2 ffn=40 vocab=100 seq=16 dropout=0"
-MODERN = (
-    "norm=pre(bias=false, embeddings=true, first=false) activation=geglu(bias=false) "
-    "head=transform(bias=false) segments=0"
-)
+MODERN = "norm=pre(bias=false, embeddings=true, first=false) activation=geglu(bias=false) "
+MODERN += "head=transform(bias=false) segments=0"
 
 
 def drawn(settings: str) -> tuple[Model, dict[str, torch.Tensor]]:

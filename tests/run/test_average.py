@@ -127,8 +127,7 @@ def test_a_run_with_another_average_is_refused_by_name(run):
     content = json.loads(file.read_text())
     content["stages"][0]["average"]["kind"] = "checkpoints"
     file.write_text(json.dumps(content))
-    with pytest.raises(DataError, match=r"average is missing or unknown"):
-        read_model(file.parent)
+    pytest.raises(DataError, read_model, file.parent).match(r"average is missing or unknown")
 
 
 @pytest.fixture
@@ -210,8 +209,7 @@ def test_an_evaluation_cut_short_at_the_end_is_made_again(tuned, scored, tmp_pat
             return evaluate(model, stage, data, stop, within, progress)
 
         patch.setattr(phase, "evaluate_tasks", stop)
-        with pytest.raises(StoppedError):
-            go(resolved, "cut")
+        pytest.raises(StoppedError, go, resolved, "cut")
     go(resolved, "cut", resume=True)
     same_run(tmp_path / "straight", tmp_path / "cut")
 

@@ -76,10 +76,8 @@ def test_sources_damaged_or_not_there_are_told_before_text(
     for path in (damaged / "checkpoints").glob("*/weights.safetensors"):
         path.write_bytes(b"damaged")
     monkeypatch.setattr(start, "prepare", lambda *_: pytest.fail("text was prepared"))
-    with pytest.raises(DataError, match="undamaged"):
-        go(follow(source=damaged, steps=20), "second")
-    with pytest.raises(MissingInputError):
-        go(follow(init=f"'{tmp_path}/none'"), "run")
+    pytest.raises(DataError, go, follow(source=damaged, steps=20), "second").match("undamaged")
+    pytest.raises(MissingInputError, go, follow(init=f"'{tmp_path}/none'"), "run")
 
 
 def test_heads_are_taken_where_both_have_them(tiny, follow, first, tmp_path, first_weights, go):
@@ -188,8 +186,7 @@ def test_resuming_needs_the_source_only_before_the_first_checkpoint(
 
     with monkeypatch.context() as patch:
         patch.setattr(session.checkpoints, "remove_older", stop_after_the_first)
-        with pytest.raises(BertcError):
-            go(resolved, "late")
+        pytest.raises(BertcError, go, resolved, "late")
     shutil.rmtree(source)
     go(tiny(steps=5), "source")
     with pytest.raises(ResumeRefusedError, match="the weights of init: sha256"):

@@ -156,8 +156,7 @@ def test_folders_that_are_made_are_named_on_the_disk(tmp_path, monkeypatch):
     durable.make_folder(Path("a/c"))
     assert synced[2:] == [tmp_path / "a"]
     (tmp_path / "file").write_text("")
-    with pytest.raises(FileExistsError):
-        durable.make_folder(tmp_path / "file")
+    pytest.raises(FileExistsError, durable.make_folder, tmp_path / "file")
 
 
 def test_a_checkpoint_that_was_put_aside_is_found_until_another_is_there(tmp_path):
@@ -213,8 +212,7 @@ def test_two_hundred_damaged_checkpoints_are_all_detected(tmp_path):
 
 def test_renamed_checkpoints_and_hostile_manifests_are_damage(tmp_path):
     folder = save(tmp_path, 1).rename(tmp_path / "step-00000009")
-    with pytest.raises(DataError, match="is of step 1"):
-        checkpoints.verify(folder)
+    pytest.raises(DataError, checkpoints.verify, folder).match("is of step 1")
     for text in ("[" * 100_000, "{}", '{"content": 3}', "", "\xff", " " * 2**21):
         (folder / "manifest.json").write_text(text)
         assert newest_step(tmp_path) is None
@@ -243,16 +241,14 @@ def test_a_file_that_cannot_grow_names_path_need_and_room(tmp_path, monkeypatch,
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, before[1]))
     try:
-        with pytest.raises(CannotWriteError) as caught:
-            save(tmp_path, 2)
+        caught = pytest.raises(CannotWriteError, save, tmp_path, 2)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     message = caught.value.message.lower()
     for part in ("step-00000002: file too large", "bytes needed", "free"):
         assert part in message
     monkeypatch.setattr(durable, "free_bytes", lambda path: 1000)
-    with pytest.raises(CannotWriteError, match=r"disk is full .*needed, 1,000 free"):
-        save(tmp_path, 2)
+    pytest.raises(CannotWriteError, save, tmp_path, 2).match(r"disk is full .*needed, 1,000 free")
     assert newest_step(tmp_path) == 1
     assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000001"]
 
@@ -285,8 +281,7 @@ def test_a_lock_is_read_as_it_was_written_or_damaged(tmp_path):
         assert "remove" in caught.value.help
     for content in ("", "[1]", "{}", "[" * 100_000, "\udce9"):
         path.write_bytes(content.encode("utf-8", "surrogateescape"))
-        with pytest.raises(DataError, match=r"lock\.json"):
-            Lock.read(path)
+        pytest.raises(DataError, Lock.read, path).match(r"lock\.json")
 
 
 def test_what_is_named_as_a_file_of_a_run_and_is_none(tmp_path):
@@ -300,8 +295,7 @@ def test_what_is_named_as_a_file_of_a_run_and_is_none(tmp_path):
     assert checkpoint_folders(parent) == [(4, parent / "step-00000004")]
     assert checkpoint_folders(tmp_path / "none") == []
     (tmp_path / "resolved.json").mkdir()
-    with pytest.raises(MissingInputError, match="it is a folder"):
-        RunFolder(tmp_path).read_resolved()
+    pytest.raises(MissingInputError, RunFolder(tmp_path).read_resolved).match("it is a folder")
 
 
 WRONG = (
@@ -315,8 +309,7 @@ BROKEN = ("{", "[1]", "NaN", "{}", "9" * 5000, "[" * 100_000, "\udce9")
 def test_a_damaged_line_of_metrics_is_named(tmp_path, line):
     path, good = tmp_path / "metrics.jsonl", json.dumps(LINE).encode() + b"\n"
     path.write_bytes(good + line.encode("utf-8", "surrogateescape") + b"\n" + good)
-    with pytest.raises(DataError, match=r"metrics\.jsonl:2 is damaged"):
-        metrics.read(path)
+    pytest.raises(DataError, metrics.read, path).match(r"metrics\.jsonl:2 is damaged")
     assert metrics.read(path, len(good)) == [LINE]  # what comes later is cut off by a resume
 
 
@@ -328,18 +321,15 @@ def test_a_refused_end_leaves_the_digests_as_they_were(tmp_path, tiny, go):
     written = (run / "digests.json").read_bytes()
     lock = (run / "lock.json").rename(tmp_path / "lock.json")
     text.write_text("Geese hiss.\n\n" * 40)
-    with pytest.raises(ResumeRefusedError, match="the text: "):
-        go(resolved, resume=True)
+    pytest.raises(ResumeRefusedError, go, resolved, resume=True).match("the text: ")
     assert (run / "digests.json").read_bytes() == written
     text.write_text(first)
     lock.rename(run / "lock.json")
     (run / "model" / "mine.txt").write_text("a note")
-    with pytest.raises(UsageError, match=r"holds mine\.txt"):
-        go(resolved, resume=True)
+    pytest.raises(UsageError, go, resolved, resume=True).match(r"holds mine\.txt")
     assert (run / "digests.json").read_bytes() == written
     (run / "digests.json").unlink()
-    with pytest.raises(UsageError, match=r"holds mine\.txt"):
-        go(resolved, resume=True)
+    pytest.raises(UsageError, go, resolved, resume=True).match(r"holds mine\.txt")
     assert not (run / "digests.json").exists()
 
 
@@ -349,8 +339,7 @@ def test_results_of_another_program_are_refused(tmp_path, tiny, change):
     folder.start(tiny(), "")
     folder.lock.write_text("{}")
     folder.metrics.write_text(json.dumps({**LINE, **change}) + "\n")
-    with pytest.raises(DataError, match="is not of this run"):
-        results([tmp_path])
+    pytest.raises(DataError, results, [tmp_path]).match("is not of this run")
 
 
 RUN = Path("run")
@@ -408,8 +397,7 @@ def test_a_part_of_another_run_is_noticed(place, program, cache, part, said, cap
         lambda: export_run(RUN, Path("out")),
         lambda: report_page([RUN]),
     ):
-        with pytest.raises(DataError, match=said):
-            way()
+        pytest.raises(DataError, way).match(said)
     seen_in_lists = part in ("checkpoints", "lock.json", "metrics.jsonl")
     assert bool(list_runs([Path(".")]).damaged) == seen_in_lists
 

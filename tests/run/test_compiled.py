@@ -31,10 +31,8 @@ TOY = "hidden=64 heads=2 ffn=128 vocab=300 seq=32 batch=8 steps=10 dropout=0 pre
 GROUPED = f"{TOY} objective=clm share=groups(2) layers=4"
 XLNET = f"{TOY} objective=plm attention=relative(untie=true,segments=true) microbatch=4 layers=2"
 TEACHER = "teacher=spec('layers=2 hidden=32 heads=2 ffn=32 seq=32 vocab=300')"
-RECOMPUTED = (
-    f"{TOY} objective=mlm+kd(attention)+kd(relations,heads=4) {TEACHER} norm=pre pack=true "
-    "recompute=on share=all layers=2"
-)
+RECOMPUTED = f"{TOY} objective=mlm+kd(attention)+kd(relations,heads=4) {TEACHER} norm=pre "
+RECOMPUTED += "pack=true recompute=on share=all layers=2"
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # The compiler's own.
     pytest.mark.usefixtures("nothing_compiled"),

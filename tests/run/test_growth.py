@@ -162,8 +162,7 @@ def test_the_count_of_updates_begins_again_and_what_changed_is_named(tiny):
     assert [stage.counted_from for stage in tiny(stages=other).stages] == [0, 12, 12, 36]
     old = tiny(stages=STAGES)
     other = {**STAGES, "deep": {"layers": 3, "steps": 6, "grow": "interleave"}}
-    with pytest.raises(ResumeRefusedError) as refused:
-        refuse_another_program(old, tiny(stages=other))
+    refused = pytest.raises(ResumeRefusedError, refuse_another_program, old, tiny(stages=other))
     assert "deep.layers: 2 -> 3" in refused.value.message
     assert "deep.grow: stack -> interleave" in refused.value.message
     same = {**STAGES, "deep": {"layers": 1, "steps": 6}}

@@ -30,10 +30,8 @@ from tests.kinds import PARTS_OF_A_STEP as PARTS
 from tests.net.programs import FARM
 from tests.run.conftest import lines, stop_after
 
-SMALL = (
-    "layers=1 hidden=16 heads=2 batch=4 seq=16 vocab=wordpiece(200) holdout=0.2 eval_examples=4 "
-    "log_every=1 data=files('farm.txt')"
-)
+SMALL = "layers=1 hidden=16 heads=2 batch=4 seq=16 vocab=wordpiece(200) holdout=0.2 "
+SMALL += "eval_examples=4 log_every=1 data=files('farm.txt')"
 pytestmark = pytest.mark.usefixtures("at_home", "in_the_farm")
 
 
@@ -127,8 +125,7 @@ def test_checkpoints_at_words_stay_and_are_exported(go, monkeypatch, tmp_path, c
     ("steps=1h optimizer=adamw(schedule=polynomial(over=100))", "ends when its time does"),
 ])  # fmt: skip
 def test_what_cannot_be_is_refused(settings, message):
-    with pytest.raises(SpecError) as refused:
-        points(SMALL, [settings])
+    refused = pytest.raises(SpecError, points, SMALL, [settings])
     assert message in str(refused.value)
 
 
@@ -218,11 +215,9 @@ def test_nobody_is_shown_the_steps_that_stand_for_a_time(go, timed, tmp_path):
     assert changes == {text: [f"steps: 20s -> {text}"] for text in others}
     pairs = evaluate_run(run, Manner(pairs=str(tmp_path / "pairs.jsonl")), quiet=True)
     assert pairs.steps == evaluate_run(run, quiet=True).steps == steps
-    with pytest.raises(UsageError, match=f"0 to {steps - 1},"):
-        read_order(run, 0, steps + 1, print)
+    pytest.raises(UsageError, read_order, run, 0, steps + 1, print).match(f"0 to {steps - 1},")
     for other in others.values():
-        with pytest.raises(ResumeRefusedError, match="steps: 20s -> "):
-            go(other, resume=True)
+        pytest.raises(ResumeRefusedError, go, other, resume=True).match("steps: 20s -> ")
 
 
 @pytest.mark.parametrize("text", ["20s", "3min", "1.5 h", "7 h"])

@@ -87,16 +87,12 @@ def test_the_folder_stands_for_the_spec(tiny):
     with pytest.raises(ResumeRefusedError, match="^save_every, batch cannot change") as refused:
         with_settings(old, ["save_every=7", "batch=32", "microbatch=2"])
     assert refused.value.help.startswith("leave save_every, batch out; microbatch")
-    with pytest.raises(UsageError, match="one value"):
-        with_settings(old, ["steps={1,2}"])
-    with pytest.raises(SpecError):
-        with_settings(old, ["stesp=2"])
+    pytest.raises(UsageError, with_settings, old, ["steps={1,2}"]).match("one value")
+    pytest.raises(SpecError, with_settings, old, ["stesp=2"])
 
 
-SPEC = (
-    "layers=1 hidden=16 heads=2 vocab=wordpiece(120) seq=16 batch=4 steps=4 device=cpu compile=off "
-    "holdout=0.2 eval_examples=8 data=files('{text}', sentences=lines)"
-)
+SPEC = "layers=1 hidden=16 heads=2 vocab=wordpiece(120) seq=16 batch=4 steps=4 device=cpu "
+SPEC += "compile=off holdout=0.2 eval_examples=8 data=files('{text}', sentences=lines)"
 
 
 FALLING = "optimizer=adamw(lr=1e-3,warmup=1)"
@@ -128,8 +124,7 @@ def test_the_spec_with_more_steps_goes_on_too(corpus_file):
     )
     assert new.run.save_every != old.run.save_every, "which follows from the steps"
     refuse_another_program(old, new)
-    with pytest.raises(ResumeRefusedError, match="batch"):
-        refuse_another_program(old, other)
+    pytest.raises(ResumeRefusedError, refuse_another_program, old, other).match("batch")
 
 
 @pytest.mark.parametrize(("line", "code", "said"), [

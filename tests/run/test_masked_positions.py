@@ -187,8 +187,7 @@ def test_batches_made_at_once_have_the_shares_of_their_steps():
 
 @pytest.mark.parametrize("objective", ["mlm(p_end=20%)", "mlm(count=up, unit=adaptive)"])
 def test_what_cannot_change_is_refused(objective):
-    with pytest.raises(SpecError):
-        program(objective, SEQ)
+    pytest.raises(SpecError, program, objective, SEQ)
 
 
 def test_weights_of_types_are_those_of_the_published_formula():

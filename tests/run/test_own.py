@@ -117,10 +117,8 @@ def own(name, more=""):
     return f"own('own_parts.py:{name}'{more})"
 
 
-MIXED = (
-    f"ffn={own('Experts')} attention={own('Convolution', ', full_every=2')} "
-    f"norm=pre(function={own('Tanh')}) residual={own('Gated')}"
-)
+MIXED = f"ffn={own('Experts')} attention={own('Convolution', ', full_every=2')} "
+MIXED += f"norm=pre(function={own('Tanh')}) residual={own('Gated')}"
 UNIT = f"mlm(unit={own('Pairs')}, masking=static(2))"
 OTHERS = f"activation={own('Sloped')} positions={own('Sloped')} share=attention"
 BODY = f"body={own('Mixer', ', hidden=32')}"
@@ -178,8 +176,7 @@ def test_a_changed_file_is_a_changed_program_and_its_lines_are_shown(tiny):
     Path("own_parts.py").write_text(text.replace("begin: float = 0.5", "begin: float = 0.6"))
     assert (after := tiny(MIXED)).fingerprint != before.fingerprint
     assert OwnFfn(code="a:B", arguments=(("n", 1),)) != OwnFfn(code="a:B", arguments=(("n", 1.0),))
-    with pytest.raises(ResumeRefusedError) as caught:
-        refuse_another_program(before, after)
+    caught = pytest.raises(ResumeRefusedError, refuse_another_program, before, after)
     for name, program in {"a": before, "b": after}.items():
         Path(name).mkdir()
         RunFolder(Path(name)).start(program, "")
@@ -200,8 +197,7 @@ HELPS = {
 
 @pytest.mark.parametrize("text", HELPS)
 def test_a_help_names_what_there_is(text):
-    with pytest.raises(SpecError) as caught:
-        resolve(f"layers=2 hidden=32 heads=2 vocab=60 seq=24 {text}")
+    caught = pytest.raises(SpecError, resolve, f"layers=2 hidden=32 heads=2 vocab=60 seq=24 {text}")
     assert caught.value.diagnostics[0].help == HELPS[text]
 
 
@@ -283,8 +279,7 @@ def test_code_is_never_run_without_permission(tmp_path, monkeypatch, command, ca
     assert Path("marked").exists()
     monkeypatch.delenv("BERTC_OWN")
     load_class.cache_clear()
-    with pytest.raises(UsageError, match="is code"):
-        build(resolved)
+    pytest.raises(UsageError, build, resolved).match("is code")
 
 
 def test_the_recorder_answers_from_a_process():
@@ -314,8 +309,7 @@ def test_a_unit_is_masked_whole_never_with_minus_one_and_ends_at_special_tokens(
     assert not (marks.diff(dim=1) & inside[:, 1:] & inside[:, :-1]).any()
     last = marks.gather(1, inputs.lengths[:, None] - 2)[:, 0]
     assert (marks[:, 1] != last).any()  # of documents of one row
-    with pytest.raises(SpecError, match="E205"):
-        resolve(f"vocab=60 objective=mlm(unit={unit})+sbo")
+    pytest.raises(SpecError, resolve, f"vocab=60 objective=mlm(unit={unit})+sbo").match("E205")
 
 
 def test_a_body_of_another_kind_has_terms_too():
@@ -373,7 +367,6 @@ LINES = {
 
 @pytest.mark.parametrize("text", LINES)
 def test_an_error_in_a_run_has_the_line_of_the_file(go, tiny, capsys, text):
-    with pytest.raises((AssertionError, ZeroDivisionError)) as caught:
-        go(tiny(text))
+    caught = pytest.raises((AssertionError, ZeroDivisionError), go, tiny(text))
     assert exit_code(caught.value, color=False) == 65
     assert re.search(rf"own_parts.py:\d+: {re.escape(LINES[text])}", capsys.readouterr().err)

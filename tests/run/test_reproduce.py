@@ -254,10 +254,8 @@ def test_a_table_ends_at_the_first_run_for_which_the_disk_is_too_small(reproduce
     assert "two/seed-1" not in err
 
 
-ENCODER = (
-    "layers=1 hidden=16 heads=2 vocab=wordpiece(80) data=files('farm.txt') seq=16 batch=8 steps=2 "
-    "precision=fp32 device=cpu compile=off"
-)
+ENCODER = "layers=1 hidden=16 heads=2 vocab=wordpiece(80) data=files('farm.txt') seq=16 batch=8 "
+ENCODER += "steps=2 precision=fp32 device=cpu compile=off"
 SMALLER = ("steps=3 seq=16 batch=4", "precision=fp32 device=cpu compile=off")
 ROWS = {
     "MRPC": ("Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", "{label}\t1\t2\thens {n}\tducks"),

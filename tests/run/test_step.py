@@ -93,8 +93,7 @@ def test_the_next_batch_is_taken_before_any_weight_moves(made):
         assert same(before, state())
         raise MemoryError
 
-    with pytest.raises(MemoryError):
-        step(feed.take(), 0, 0.01, fails)
+    pytest.raises(MemoryError, step, feed.take(), 0, 0.01, fails)
     assert same(before, state())
     step(feed.take(), 0, 0.01, feed.look_ahead)
     assert feed._ready

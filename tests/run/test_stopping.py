@@ -47,8 +47,7 @@ def test_a_signal_is_read_when_it_suits(number, code):
         stop.check()
         signal.raise_signal(number)
         assert stop.requested
-        with pytest.raises(StoppedError) as caught:
-            stop.check()
+        caught = pytest.raises(StoppedError, stop.check)
     assert caught.value.exit_code == code
     assert signal.getsignal(number) == before
     with Stop(way_on="again"), pytest.raises(StoppedError) as caught:
@@ -88,8 +87,7 @@ def test_the_first_signal_is_acknowledged(capfd):
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGTERM)
         assert not shared.requested, "the others have not agreed"
-        with pytest.raises(StoppedError):
-            shared.check_alone()
+        pytest.raises(StoppedError, shared.check_alone)
     with Stop(quiet=False):
         signal.raise_signal(signal.SIGTERM)
     with Stop():
@@ -176,8 +174,7 @@ def test_a_run_whose_store_is_lost_is_saved_and_goes_on(how, tiny, tmp_path, mon
     same_run(tmp_path / "straight", tmp_path / "run")
     if how == "refused":
         monkeypatch.setattr(Lost, "last", 0)
-        with pytest.raises(LostStoreError):
-            go("early", refused)
+        pytest.raises(LostStoreError, go, "early", refused)
         assert "saved after" not in capsys.readouterr().err
 
 
@@ -190,8 +187,7 @@ def test_a_run_goes_on_where_its_text_is(tiny, tmp_path, monkeypatch, cache, go)
 
     go(reading("text"), "straight")
     run = RunFolder(tmp_path / "run")
-    with pytest.raises(GivenUpError):
-        go(reading("text"), goes_on=lambda: False)
+    pytest.raises(GivenUpError, go, reading("text"), goes_on=lambda: False)
     monkeypatch.chdir("/")
     with pytest.raises(ResumeRefusedError, match="data cannot change"):
         with_settings(run.read_resolved(), [f'data=prepared("{tmp_path}/moved", window=2)'])

@@ -111,8 +111,7 @@ def test_another_teacher_is_refused_when_the_run_goes_on(bert, tmp_path, monkeyp
     go(text(TOY, objective="mlm", seed="1"), "b")
     shutil.rmtree(tmp_path / "bert")
     shutil.copytree(tmp_path / "b", tmp_path / "bert")
-    with pytest.raises(ResumeRefusedError, match="weights of teacher"):
-        go(resolved, resume=True)
+    pytest.raises(ResumeRefusedError, go, resolved, resume=True).match("weights of teacher")
 
 
 def test_several_teachers_are_averaged(bert, tmp_path, go):
@@ -141,20 +140,16 @@ def test_a_shape_is_enough_for_an_estimate_and_training_asks_for_weights(go):
     """But not where nothing is learned from it."""
     spec = text(STUDENT, objective="", teacher='spec("bert-tiny")')
     assert estimate(f"{spec} objective=kd(logits)+mlm").parameters.frozen > 4_000_000
-    with pytest.raises(UsageError, match="without weights"):
-        go(f"{spec} objective=kd(logits)+mlm")
+    pytest.raises(UsageError, go, f"{spec} objective=kd(logits)+mlm").match("without weights")
     assert estimate(f"{spec} objective=mlm").parameters.frozen == 0
     assert go(f"{spec} objective=mlm", "other").step == 4
 
 
 def test_a_teacher_of_other_tokens_or_tasks_is_refused(bert, go, tuned):
-    with pytest.raises(SpecError, match="E283"):
-        student(bert, vocab="wordpiece(130)")
+    pytest.raises(SpecError, student, bert, vocab="wordpiece(130)").match("E283")
     resolved = student(bert, vocab="wordpiece(120, lower=false)")
-    with pytest.raises(DataError, match="token [0-9]+ is"):
-        go(resolved)
-    with pytest.raises(SpecError, match="the teacher learned mlm"):
-        of_task(bert, "kd(logits)")
+    pytest.raises(DataError, go, resolved).match("token [0-9]+ is")
+    pytest.raises(SpecError, of_task, bert, "kd(logits)").match("the teacher learned mlm")
     with pytest.raises(SpecError, match="compares the scores of mlm"):
         student(tuned, "kd(logits) + mlm", seq="24")
 
@@ -199,8 +194,7 @@ def test_every_term_is_counted_trained_and_exported(terms, bert, cache, tmp_path
     ("kd(attention, layers=[0, 2]) + mlm", "layer 0 are the embeddings"),
 ])  # fmt: skip
 def test_what_cannot_be_taught_is_refused(objective, why, bert):
-    with pytest.raises(SpecError, match=why):
-        student(bert, objective)
+    pytest.raises(SpecError, student, bert, objective).match(why)
 
 
 ASKED = 'glue(rte, "RTE", dropout=0)'

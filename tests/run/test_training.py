@@ -159,8 +159,7 @@ def test_a_stop_in_an_evaluation_leaves_it_due(finished, go, tiny, tmp_path, mon
 
     with monkeypatch.context() as patch:
         patch.setattr(evaluation, "corrupt", stopping)
-        with pytest.raises(StoppedError) as caught:
-            go(tiny(), "broken")
+        caught = pytest.raises(StoppedError, go, tiny(), "broken")
     assert caught.value.exit_code == 130
     assert [line["step"] for line in lines(tmp_path / "broken")] == [3, 6]
     spent = RunFolder(tmp_path / "broken").read_spent
@@ -186,8 +185,7 @@ def test_damaged_checkpoints_are_passed_over_and_lines_cut_back(
 
 
 def test_what_cannot_resume_is_refused_with_the_difference(begun, go, tiny, tmp_path, corpus_file):
-    with pytest.raises(UsageError, match="holds a run already"):
-        go(tiny())
+    pytest.raises(UsageError, go, tiny()).match("holds a run already")
     with pytest.raises(ResumeRefusedError) as caught:
         go(tiny("steps=20 seq=16 optimizer=adamw(2e-3, warmup=2)"), resume=True)
     for part in ("steps: 12 -> 20", "seq: 24 -> 16", "lr=0.002"):
@@ -195,18 +193,15 @@ def test_what_cannot_resume_is_refused_with_the_difference(begun, go, tiny, tmp_
     before = corpus_file.read_text()
     corpus_file.write_text(before + "\nThe duck is a lie.\n")
     try:
-        with pytest.raises(ResumeRefusedError, match="text"):
-            go(tiny(), resume=True)
+        pytest.raises(ResumeRefusedError, go, tiny(), resume=True).match("text")
     finally:
         corpus_file.write_text(before)
     for folder in (begun / "checkpoints").iterdir():
         (folder / "progress.json").unlink()
-    with pytest.raises(DataError, match=r"every checkpoint .* is damaged"):
-        go(tiny(), resume=True)
+    pytest.raises(DataError, go, tiny(), resume=True).match(r"every checkpoint .* is damaged")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("x")
-    with pytest.raises(UsageError, match=r"thesis\.tex"):
-        go(tiny(), "other", resume=True)
+    pytest.raises(UsageError, go, tiny(), "other", resume=True).match(r"thesis\.tex")
     with RunFolder(tmp_path / "new").claim(), pytest.raises(StoppedError) as caught:
         go(tiny(), "new")
     assert caught.value.exit_code == 75
@@ -214,8 +209,7 @@ def test_what_cannot_resume_is_refused_with_the_difference(begun, go, tiny, tmp_
     gone = tiny("data=files('gone.txt')")
     for name, kept in (("nothing", False), ("new", True)):
         (tmp_path / "new").mkdir(exist_ok=True)
-        with pytest.raises(MissingInputError):
-            go(gone, name)
+        pytest.raises(MissingInputError, go, gone, name)
         assert (tmp_path / name).is_dir() == kept
 
 
@@ -285,8 +279,7 @@ def test_a_folder_that_is_removed_during_training_is_named(go, tiny, tmp_path, m
         return real(self, inputs, at, *others)
 
     monkeypatch.setattr(TrainStep, "__call__", removing)
-    with pytest.raises(CannotWriteError, match="cannot write .*: no such file"):
-        go(tiny())
+    pytest.raises(CannotWriteError, go, tiny()).match("cannot write .*: no such file")
     assert not (tmp_path / "run").exists()
 
 
@@ -310,5 +303,4 @@ def test_a_disk_without_room_for_a_checkpoint_is_refused_first(
 def test_a_held_out_loss_that_is_not_finite_is_an_error(go, tiny, monkeypatch):
     real, bad = phase.evaluate, {"mlm": math.nan}
     monkeypatch.setattr(phase, "evaluate", lambda *given: replace(real(*given), losses=bad))
-    with pytest.raises(DataError, match="step 6: the held-out loss of mlm"):
-        go(tiny())
+    pytest.raises(DataError, go, tiny()).match("step 6: the held-out loss of mlm")

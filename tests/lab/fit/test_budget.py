@@ -207,8 +207,7 @@ def test_what_cannot_be_chosen_is_refused(spec, kinds, message):
 
 
 def test_without_any_program_the_mistakes_are_those_of_the_first():
-    with pytest.raises(SpecError, match="E"):
-        choose("heads=5 hidden={64, 128}", [Budget("params", 1e9)])
+    pytest.raises(SpecError, choose, "heads=5 hidden={64, 128}", [Budget("params", 1e9)]).match("E")
     choice = choose("heads=6 hidden={64, 96}", [Budget("params", 1e9)])
     assert (choice.tried, choice.refused) == (1, 1)
 

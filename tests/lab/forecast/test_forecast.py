@@ -20,11 +20,9 @@ from bertc.lab.report.report import report_page
 from bertc.lab_api import points, programs
 
 TRUE = Law(1.5, 40.0, 0.34, 300.0, 0.32)
-SPEC = (
-    "layers=2 hidden=64 heads=4 vocab=wordpiece(300) data=files('farm.txt', sentences=lines) "
-    "seq=16 batch=4 steps=60 objective=mlm dropout=0 format=blocks holdout=20% "
-    "optimizer=adamw(2e-3, warmup=6) "
-)
+SPEC = "layers=2 hidden=64 heads=4 vocab=wordpiece(300) data=files('farm.txt', sentences=lines) "
+SPEC += "seq=16 batch=4 steps=60 objective=mlm dropout=0 format=blocks holdout=20% "
+SPEC += "optimizer=adamw(2e-3, warmup=6) "
 
 
 def rungs_of(law: Law) -> list[Rung]:
@@ -98,8 +96,7 @@ def test_stages_stay_in_proportion():
     (SPEC.replace("heads=4", "heads=[2, 4] head_dim=16"), None, "the same heads"),
 ])  # fmt: skip
 def test_a_spec_without_a_ladder_is_refused(spec, seconds, message):
-    with pytest.raises(UsageError) as error:
-        planned(spec, seconds)
+    error = pytest.raises(UsageError, planned, spec, seconds)
     assert message in f"{error.value.message} {error.value.help}"
     if seconds:
         assert planned(spec, budget("time", error.value.help.removeprefix("--time ")).most)

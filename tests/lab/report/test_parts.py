@@ -99,8 +99,7 @@ def test_lines_of_what_a_run_took_are_read_but_for_a_half_one(tmp_path):
     assert sum(line.seconds.get("steps", 0.0) for line in main) == 1.0
     assert later == Usage("next", 5, 1, 4, {"batches": 1.0})
     path.write_text("{}\n")
-    with pytest.raises(DataError, match="spent.jsonl:1 is damaged"):
-        RunFolder(tmp_path).read_spent()
+    pytest.raises(DataError, RunFolder(tmp_path).read_spent).match("spent.jsonl:1 is damaged")
 
 
 def test_intervals_are_students():
@@ -139,14 +138,10 @@ def test_the_cost_of_a_run_without_a_lock_is_that_of_the_estimate(tmp_path):
 
 HOSTILE = "<img src=x onerror=alert(1)> \u202e\"'&amp;"
 MOST_SHOWN = "<img src=x onerror=alert(1)> \\u202e\"'&amp;"
-SPEC = (
-    "extends bert-tiny layers=1 hidden=32 heads=2 vocab=100 data=files('none.txt') seq=16 "
-    "log_every=1 eval_every=2 objective=mlm "
-)
-TRAINED = (
-    "layers=2 hidden=32 heads=2 ffn=64 seq=24 batch=4 steps=2 vocab=wordpiece(80) device=cpu "
-    "data=files('{}', sentences=lines) holdout=30% eval_examples=4 log_every=1 compile=off"
-)
+SPEC = "extends bert-tiny layers=1 hidden=32 heads=2 vocab=100 data=files('none.txt') seq=16 "
+SPEC += "log_every=1 eval_every=2 objective=mlm "
+TRAINED = "layers=2 hidden=32 heads=2 ffn=64 seq=24 batch=4 steps=2 vocab=wordpiece(80) device=cpu "
+TRAINED += "data=files('{}', sentences=lines) holdout=30% eval_examples=4 log_every=1 compile=off"
 STAGES = "stage 'a <b>' { steps=6 seq=8 } stage 'z' { steps=6 }"
 
 
