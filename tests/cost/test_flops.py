@@ -196,22 +196,25 @@ def test_weights_of_uncomputed_layers_have_no_gradient(name, recompute):
     assert name == "states" or len(moved) < len(list(model.parameters()))
 
 
-@pytest.mark.parametrize("extra", [
-    "freeze=embeddings norm=pre(first=false) activation=geglu", "freeze=2 norm=pre E=16",
-    "freeze=1 share=attention", "freeze=1 share=all", "freeze=2 attention=full(gate=gelu)",
-    "freeze=2 attention=relative", "freeze=2 attention=disentangled(8,16)",
-    "freeze=1 attention=relative(untie=true,segments=true) share=attention",
-    "freeze=1 attention=disentangled(8,16) share=attention",
-    "freeze=2 positions=bucketed(64)", "freeze=2 head=transform(decoder=32)",
-    "freeze=2 head=transform(decoder=32) norm=pre attention=disentangled(8,16)",
-    "adapt=lora(4, on=attention+ffn) activation=geglu norm=pre",
-    "adapt=lora(4, on=[query, outer]) attention=full(kv_heads=1) E=16",
-    "adapt=lora(4, on=output) share=attention positions=bucketed(64)",
-    "adapt=lora(4) attention=relative(untie=true,segments=true)",
-    "adapt=lora(4, on=attention) attention=disentangled(8,16) head=transform(decoder=32)",
-    "adapt=lora(4, on=ffn) attention=disentangled(8,16)",
-    "adapt=lora(4) head=linear(tied=false)", "freeze=1 head=linear(tied=false)",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "extra",
+    [
+        "freeze=embeddings norm=pre(first=false) activation=geglu", "freeze=2 norm=pre E=16",
+        "freeze=1 share=attention", "freeze=1 share=all", "freeze=2 attention=full(gate=gelu)",
+        "freeze=2 attention=relative", "freeze=2 attention=disentangled(8,16)",
+        "freeze=1 attention=relative(untie=true,segments=true) share=attention",
+        "freeze=1 attention=disentangled(8,16) share=attention",
+        "freeze=2 positions=bucketed(64)", "freeze=2 head=transform(decoder=32)",
+        "freeze=2 head=transform(decoder=32) norm=pre attention=disentangled(8,16)",
+        "adapt=lora(4, on=attention+ffn) activation=geglu norm=pre",
+        "adapt=lora(4, on=[query, outer]) attention=full(kv_heads=1) E=16",
+        "adapt=lora(4, on=output) share=attention positions=bucketed(64)",
+        "adapt=lora(4) attention=relative(untie=true,segments=true)",
+        "adapt=lora(4, on=attention) attention=disentangled(8,16) head=transform(decoder=32)",
+        "adapt=lora(4, on=ffn) attention=disentangled(8,16)",
+        "adapt=lora(4) head=linear(tied=false)", "freeze=1 head=linear(tied=false)",
+    ],
+)  # fmt: skip
 def test_torch_counts_the_same_where_layers_are_frozen(extra):
     resolved = resolve(f"layers=3 hidden=32 heads=2 vocab=100 seq=32 batch=2 dropout=0 {extra}")
     (stage,) = resolved.stages

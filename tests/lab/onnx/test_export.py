@@ -32,8 +32,10 @@ ONE_LAYER = NETWORK.replace("layers=2", "layers=1")
 WIDE = ONE_LAYER.replace("hidden=24 heads=3 ffn=40", "hidden=128 heads=2")
 """Wide enough that the exporter would lay the attention's maps side by side within the graph."""
 BILSTM = "body=bilstm(8) vocab=wordpiece(97) seq=8 device=cpu "
-LAYERS_APART = "norm=pre(function=rms) activation=swiglu(bias=false) head=linear(tied=false) "
-LAYERS_APART += "attention=local(4, global_every=2, kv_heads=1) positions=rotary"
+LAYERS_APART = (
+    "norm=pre(function=rms) activation=swiglu(bias=false) head=linear(tied=false) "
+    "attention=local(4, global_every=2, kv_heads=1) positions=rotary"
+)
 
 
 def model_of(spec: str) -> bertc.model.Model:
