@@ -16,9 +16,8 @@ PAGE = Path(__file__).parent / "commands.md"
 BEGINNING = """\
 # Commands
 
-`bertc COMMAND --help` has the arguments. A SPEC is a file, the name of a shipped spec, the text
-itself, or `-` for standard input; `--set key=value` overrides a setting. Results go to stdout, all
-else to stderr. This page is written by `python docs/commands.py`.
+`bertc COMMAND --help` has the arguments. A SPEC is [a spec](language.md); `--set key=value`
+overrides a setting. Results go to stdout, all else to stderr.
 """
 END = """\
 ## Exit codes

@@ -49,14 +49,14 @@ TYPES = {
 
 
 def lines() -> Iterator[str]:
-    """The page in lines: for each group a table of its names, their types, and an example."""
+    """The page in lines: for each group its names, their types, and an example."""
     yield BEGINNING
     _, *parts = EXAMPLES.read_text(encoding="utf-8").split("# %% ")
     examples = dict(part.split("\n", 1) for part in parts)
     for title, names in GROUPS.items():
-        yield f"## {title}\n\n| name | what it does |\n|---|---|"
+        yield f"## {title}\n"
         for name in names.split():
-            yield f"| `{name}{_arguments(_value(name))}` | {_meaning(name)} |"
+            yield f"* `{name}{_arguments(_value(name))}`: {_meaning(name)}"
         if types := TYPES.get(title):
             yield f"\nTypes: {', '.join(f'`{name}`' for name in types.split())}."
         yield f"\n```python\n{examples[title].strip()}\n```\n"
@@ -73,13 +73,13 @@ def _arguments(value: Any) -> str:
     signature = inspect.signature(value)
     plain = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
     shown = str(signature.replace(parameters=plain, return_annotation=signature.empty))
-    return re.sub(r"<function .*? at \w+>", "...", shown).replace("|", r"\|")
+    return re.sub(r"<function .*? at \w+>", "...", shown)
 
 
 def _meaning(name: str) -> str:
     text = inspect.getdoc(_value(name)) or ""
     first = " ".join(text.split("\n\n")[0].split())
-    return first.replace("``", "`").replace("|", r"\|")
+    return first.replace("``", "`")
 
 
 if __name__ == "__main__":

@@ -71,8 +71,7 @@ def test_mistakes_are_at_the_keyword() -> None:
     assert "keyword objectiv" in str(spec.check())
     assert not Spec("layers=2").check()
     assert "layers=" in Spec("layers=")._repr_html_()
-    with pytest.raises(bertc.MissingInputError) as missing:
-        Spec("bert-bass")
+    missing = pytest.raises(bertc.MissingInputError, Spec, "bert-bass")
     assert missing.value.__notes__ == ["help: did you mean bert-base?"]
 
 
@@ -122,11 +121,9 @@ def test_a_run_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert Spec(init=run) == Spec(init=Path("run"))
     assert "step" in run.metrics._repr_html_()
     assert "mask 1" in run.fill(text)._repr_html_()
-    with pytest.raises(bertc.UsageError, match="evaluate has no example"):
-        run.evaluate(example=4)
+    pytest.raises(bertc.UsageError, run.evaluate, example=4).match("evaluate has no example")
     others = bertc.open(run.export("exported"))
-    with pytest.raises(bertc.UsageError, match="exported is no run"):
-        others.evaluate()
+    pytest.raises(bertc.UsageError, others.evaluate).match("exported is no run")
     assert (others.embed(["a hen"]) == run.embed(["a hen"])).all()
     assert others.metrics == []
     assert "held-out mlm" in run._repr_html_()

@@ -130,16 +130,13 @@ def test_a_new_family_comes_back_as_it_went_out(toy_folder):
     assert back.resolved.encoder.norm == resolved.encoder.norm
 
 
-@pytest.mark.parametrize(
-    ("settings", "setting", "why"),
-    [
-        ({"segments": 2}, "segments=2", "the Toy layout has segments=0"),
-        ({"norm": PreNorm(affine=False)}, "norm=pre(affine=false)", "has norm=pre"),
-        ({"positions": LearnedPositions(rows=18, offset=2)}, "positions=learned(18, offset=2)",
-         "has positions=learned(16)"),
-        ({"positions": SinusoidalPositions()}, "positions=sinusoidal", "positions=learned(16)"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("settings", "setting", "why"), [
+    ({"segments": 2}, "segments=2", "the Toy layout has segments=0"),
+    ({"norm": PreNorm(affine=False)}, "norm=pre(affine=false)", "has norm=pre"),
+    ({"positions": LearnedPositions(rows=18, offset=2)}, "positions=learned(18, offset=2)",
+     "has positions=learned(16)"),
+    ({"positions": SinusoidalPositions()}, "positions=sinusoidal", "positions=learned(16)"),
+])  # fmt: skip
 def test_a_new_family_refuses_with_a_reason(settings, setting, why, toy_family, tmp_path):
     assert why in obstacle(toy(**settings), setting, tmp_path)
 
@@ -183,14 +180,11 @@ class Turned(Encoder):
 OWN = program().encoder
 
 
-@pytest.mark.parametrize(
-    ("encoder", "setting"),
-    [
-        (OWN.model_copy(update={"attention": Windowed()}), "attention=windowed"),
-        (OWN.model_copy(update={"attention": Capped(cap=3)}), "attention=full(cap=3)"),
-        (Turned(**dict(OWN), turns=2), "kind=turned"),
-    ],
-)
+@pytest.mark.parametrize(("encoder", "setting"), [
+    (OWN.model_copy(update={"attention": Windowed()}), "attention=windowed"),
+    (OWN.model_copy(update={"attention": Capped(cap=3)}), "attention=full(cap=3)"),
+    (Turned(**dict(OWN), turns=2), "kind=turned"),
+])  # fmt: skip
 def test_what_no_family_lists_is_never_left_out_or_written_as_another(encoder, setting):
     resolved = program()
     stage = resolved.stages[0].model_copy(update={"encoder": encoder})

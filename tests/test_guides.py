@@ -171,10 +171,8 @@ def test_the_commands_of_the_tutorial_run_and_its_spec_is_sound(run):
     assert Path("mine-hf/config.json").is_file()
 
 
-TOY = (
-    "layers=2 hidden=16 heads=2 vocab=wordpiece(60) data=files('train.tsv') seq=32 batch=4 steps=2 "
-    "holdout=0.3"
-)
+TOY = "layers=2 hidden=16 heads=2 vocab=wordpiece(60) data=files('train.tsv') seq=32 batch=4 "
+TOY += "steps=2 holdout=0.3"
 FEWER = sets("steps=12", "batch=16", "seq=32")
 QUICK = ["--runtime", "torch", "--precision", "fp32", "--seconds", "0.1"]
 
@@ -266,8 +264,9 @@ def test_the_commands_of_the_page_on_sequences_run(run):
         json.dumps({"sequence": text, "states": "HC" * (len(text) // 2)}) for text in texts[::2]
     ]
     sessions = [json.dumps({"items": [f"item-{(n + k) % 9}" for k in range(5)]}) for n in range(30)]
+    records = (f">{n} of a farm\n{text}\n" for n, text in enumerate(texts))
     lay_out({
-        **files_of(SEQUENCES), "proteins.fasta": "".join(f">{n} of a farm\n{t}\n" for n, t in enumerate(texts)),
+        **files_of(SEQUENCES), "proteins.fasta": "".join(records),
         **dict.fromkeys(("residues.jsonl", "dev.jsonl"), "\n".join(rows)),
         "sessions.jsonl": "\n".join(sessions),
     })  # fmt: skip

@@ -3,7 +3,6 @@
 import os
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -27,9 +26,7 @@ from bertc.ir.network.body_node import OF_TRANSFORMERS
 from bertc.ir.network.positions import BucketedPositions
 from bertc.ir.program.resolved import Resolved, head_weights, model_weights, trained_names
 from bertc.ir.program.stage import METHODS, TaskStage
-from bertc.learn.objectives import MicroBatch
 from bertc.learn.step.feed import to_inputs, to_micro_batch
-from bertc.learn.step.step import TrainStep
 from bertc.model import build
 from bertc.run.beginning.synthetic import RandomText
 from bertc.run.train.state import grow_model
@@ -52,7 +49,7 @@ LEFT, TRAINED = set[str](), set[str]()  # of networks, and of stages, that are a
 
 
 @pytest.fixture(scope="module", autouse=True)
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def place(tmp_path_factory):
     """The farm, with a model of the toy's size in it."""
     before, here = Path.cwd(), tmp_path_factory.mktemp("farm")
     copied(FARM, here)
@@ -65,7 +62,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     os.chdir(before)
 
 
-def spec(text: str) -> str:
+def spec(text):
     """The toy with these settings, and without what they say themselves."""
     written = {*re.findall(r"(?:^| )(\w+)=", re.sub(r"'.*?'|\(.*?\)", "", text))}
     written |= {*OF_TRANSFORMERS} if "body=" in text else set()
@@ -104,7 +101,7 @@ def test_a_source_that_passes_its_check_is_read(kind):
     assert next(open_source(program.stages[0].data[0].corpus).read()).text
 
 
-def _leaves(resolved: Resolved, folder: Path) -> None:
+def _leaves(resolved, folder):
     """It leaves as a folder with own code, or as a file, without heads that read other states."""
     last = alone(resolved).stages[-1]
     heads = [(t.head_node, getattr(t, "answer", "")) for t in (t.objective for t in last.objective)]
@@ -121,7 +118,7 @@ def _leaves(resolved: Resolved, folder: Path) -> None:
     assert not shown.keys() & {task.head_name for task in last.tasks}
 
 
-def _built_and_trained(resolved: Resolved) -> None:
+def _built_and_trained(resolved):
     model = build(resolved, device="meta")
     table = {weight.name: weight.shape for weight in model_weights(resolved)}
     assert {name: tuple(weight.shape) for name, weight in model.named_parameters()} == table
@@ -149,7 +146,7 @@ def _built_and_trained(resolved: Resolved) -> None:
         assert chosen.why
 
 
-def random_micro_batches(step: TrainStep) -> list[MicroBatch]:
+def random_micro_batches(step):
     """A batch of random tokens, of a task one example a row."""
     stage = step.stage
     text = RandomText(stage, stage.encoder.vocab_size).train(0)
@@ -217,7 +214,7 @@ class Mirror(Node):
 
     kind: Literal["mirror"] = "mirror"
 
-    def owner(self, part: str, layer: int, depth: int) -> int:
+    def owner(self, part, layer, depth):
         return min(layer, depth - 1 - layer)
 
 

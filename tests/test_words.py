@@ -3,8 +3,6 @@
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -44,12 +42,12 @@ IN_TWO_ROOMS = {
 """Public names that one of these rooms still shares with another room."""
 
 
-def files(room: str) -> Iterator[Path]:
+def files(room):
     """The files of a folder; "." is the package's own files."""
     yield from sorted((PACKAGE / room).glob("*.py"))
 
 
-def first_lines(path: Path) -> Iterator[tuple[int, str]]:
+def first_lines(path):
     """Line number and first line of every docstring, those of constants and fields included."""
     for node in nodes(path):
         body = getattr(node, "body", None)
@@ -62,7 +60,7 @@ def first_lines(path: Path) -> Iterator[tuple[int, str]]:
                 yield child.lineno, " ".join(text.strip().split("\n\n")[0].split())
 
 
-def public_names(path: Path) -> set[str]:
+def public_names(path):
     """Classes, functions and constants of a module."""
     names = set()
     for node in nodes(path)[0].body:
@@ -77,7 +75,7 @@ def public_names(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("room", ALL_ROOMS)
-def test_first_lines_begin_with_the_main_clause_in_common_words_and_are_short(room: str) -> None:
+def test_first_lines_begin_with_the_main_clause_in_common_words_and_are_short(room):
     wrong = [
         f"{path}:{number}: {line}"
         for path in files(room)
@@ -90,7 +88,7 @@ def test_first_lines_begin_with_the_main_clause_in_common_words_and_are_short(ro
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_names_say_what_the_thing_is(room: str) -> None:
+def test_names_say_what_the_thing_is(room):
     for path in files(room):
         functions = [node for node in nodes(path) if isinstance(node, ast.FunctionDef)]
         for node in (inner for function in functions for inner in ast.walk(function)):
@@ -100,7 +98,7 @@ def test_names_say_what_the_thing_is(room: str) -> None:
             assert bound not in UNSPEAKING, f"{path}: `{bound}` does not say what it holds"
 
 
-def test_a_public_name_is_defined_in_one_room() -> None:
+def test_a_public_name_is_defined_in_one_room():
     top = {"api", "lab", "cli", *(path.name for path in PACKAGE.glob("*.py"))}
     rooms: dict[str, set[str]] = defaultdict(set)
     for path in PACKAGE.rglob("*.py"):

@@ -69,23 +69,20 @@ TURKISH = "Bütün insanlar hür doğar, İzmir'de çığ gibi büyüyen şehird
 CROATIAN = "Svatko ima pravo da bude pošteno saslušan.\n" * 9
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "encoding", "said"),
-    [
-        ("a.txt", RUSSIAN, "koi8-r", "KOI8-R"), ("a b.gz", RUSSIAN, "koi8-r", "KOI8-R"),
-        ("a.txt", "a licence\n" * 999 + RUSSIAN, "cp1251", "CP1251"),
-        ("a.txt", RUSSIAN, "utf-16", "UTF-16$"), ("a.txt", RUSSIAN, "utf-32", "UTF-32$"),
-        ("a.txt", "他说，妈妈，我回来了。\n" * 3, "gbk", r'GB18030 \("他说'),
-        ("a.txt", CZECH, "iso8859-2", "ISO8859-2"), ("a.txt", CZECH, "cp1250", "CP1250"),
-        ("a.txt", FRENCH, "cp1252", "CP1252"), ("a.txt", FRENCH, "mac-roman", "MACINTOSH"),
-        ("a.txt", GERMAN, "latin-1", "CP1252"), ("a.txt", CZECH, "mac_latin2", "MAC-CENTRALE"),
-        ("a.txt", GERMAN[:99], "cp850", "CP850"), ("a.txt", TURKISH, "cp857", "CP857"),
-        ("a.txt", "Hens\n" * 999 + "   Преамбула\n", "koi8-r", 'CP1255 .* or KOI8-R .*Преамб'),
-        ("a.txt", "『世界人権宣言』\n\n『前文』人類社会のすべての構成員の\n", "euc-jp", "EUC-JP"),
-        ("a.txt", "À la forêt ?\nOù être né ?\n", "cp863", '.*CP863 ."À la'),
-        ("a.txt", CROATIAN, "iso8859-2", r'CP1250 \(".* poąteno .*"\) or ISO8859-2 \(".* pošteno'),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "text", "encoding", "said"), [
+    ("a.txt", RUSSIAN, "koi8-r", "KOI8-R"), ("a b.gz", RUSSIAN, "koi8-r", "KOI8-R"),
+    ("a.txt", "a licence\n" * 999 + RUSSIAN, "cp1251", "CP1251"),
+    ("a.txt", RUSSIAN, "utf-16", "UTF-16$"), ("a.txt", RUSSIAN, "utf-32", "UTF-32$"),
+    ("a.txt", "他说，妈妈，我回来了。\n" * 3, "gbk", r'GB18030 \("他说'),
+    ("a.txt", CZECH, "iso8859-2", "ISO8859-2"), ("a.txt", CZECH, "cp1250", "CP1250"),
+    ("a.txt", FRENCH, "cp1252", "CP1252"), ("a.txt", FRENCH, "mac-roman", "MACINTOSH"),
+    ("a.txt", GERMAN, "latin-1", "CP1252"), ("a.txt", CZECH, "mac_latin2", "MAC-CENTRALE"),
+    ("a.txt", GERMAN[:99], "cp850", "CP850"), ("a.txt", TURKISH, "cp857", "CP857"),
+    ("a.txt", "Hens\n" * 999 + "   Преамбула\n", "koi8-r", 'CP1255 .* or KOI8-R .*Преамб'),
+    ("a.txt", "『世界人権宣言』\n\n『前文』人類社会のすべての構成員の\n", "euc-jp", "EUC-JP"),
+    ("a.txt", "À la forêt ?\nOù être né ?\n", "cp863", '.*CP863 ."À la'),
+    ("a.txt", CROATIAN, "iso8859-2", r'CP1250 \(".* poąteno .*"\) or ISO8859-2 \(".* pošteno'),
+])  # fmt: skip
 def test_the_encoding_of_other_text_is_named(name, text, encoding, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     raw = text.encode(encoding)
@@ -126,13 +123,10 @@ def test_a_folder_that_was_removed_is_no_place_to_begin(tmp_path, monkeypatch):
     pytest.raises(MissingInputError, paths.existing_folder, "x").match("was removed")
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        OSError(errno.ENOSPC, "No space left on device"),
-        Exception("No space left on device (os error 28)"),  # as tokenizers says it
-    ],
-)
+@pytest.mark.parametrize("error", [
+    OSError(errno.ENOSPC, "No space left on device"),
+    Exception("No space left on device (os error 28)"),  # as tokenizers says it
+])  # fmt: skip
 def test_a_full_disk_is_reported_the_same_for_every_library(tmp_path, error):
     refused = writing_fails(tmp_path / "x" / "y", error)
     assert re.search("disk is full .7 bytes needed, .* free", refused.message)

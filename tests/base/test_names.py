@@ -17,19 +17,15 @@ LONG = "x" * 300
 
 
 @pytest.mark.parametrize("name", ["~nouser-of-bertc/x", LONG, "loop", f"loop/{LONG}", "a\ud800"])
-@pytest.mark.parametrize(
-    "spec",
-    [
-        "data=files('{}')", "data=pairs(en='{}', fr='{}')", "init='{}'", "vocab='{}/vocab.txt'",
-        "task=squad('{}')", "task=glue(mrpc, '{}')", "task=classify('{}.tsv')", "task=race('{}')",
-        "extends './{}.bertc'",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("spec", [
+    "data=files('{}')", "data=pairs(en='{}', fr='{}')", "init='{}'", "vocab='{}/vocab.txt'",
+    "task=squad('{}')", "task=glue(mrpc, '{}')", "task=classify('{}.tsv')", "task=race('{}')",
+    "extends './{}.bertc'",
+])  # fmt: skip
 def test_every_name_gets_an_answer(tmp_path, monkeypatch, spec, name):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(BertcError) as caught:
-        api.check(spec.replace("{}", name))
+    caught = pytest.raises(BertcError, api.check, spec.replace("{}", name))
     assert "Errno" not in str(caught.value)
 
 

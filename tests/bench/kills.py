@@ -45,24 +45,7 @@ data=files("farm.txt", sentences=lines) holdout=10% save_every=7 eval_every=10 l
 keep=2 device=cpu
 """
 SEARCH = f"{SHORT} optimizer=adamw({{1e-4..1e-2:log}}, decay={{0.001..0.1:log}})"
-TABLE = """
-title = "Farms"
-paper = "Nobody 2020"
-place = "Table 1"
-asks = "Are two layers better than one?"
-source = "made up"
-spec = '''{spec} optimizer=adamw(1e-3)'''
-[[measures]]
-name = "loss"
-score = "mlm"
-better = "less"
-[[rows]]
-name = "one"
-spec = ""
-[[rows]]
-name = "two"
-spec = "layers=2"
-"""
+TABLE = Path(__file__).with_name("farms.toml").read_text()
 COLUMNS = (
     "text", "positive", "negative", "label", "labels", "score", "tags", "long", "tags_of_long",
 )  # fmt: skip

@@ -26,11 +26,9 @@ ADDRESSES = {name: f"10.99.77.{number}" for number, name in enumerate(NAMES, 1)}
 STEPS, AT = 60, 25
 LIMIT_SECONDS = 240.0
 """Seconds in which a disturbed run has to end or finish."""
-SPEC = (
-    f"layers=2 hidden=32 heads=2 seq=24 batch=8 steps={STEPS} save_every=10 eval_every=30 "
-    "log_every=1 vocab=wordpiece(120) data=files('farm.txt', sentences=lines) holdout=20% "
-    "dropout=0 precision=fp32 device=cpu compile=off"
-)
+SPEC = f"layers=2 hidden=32 heads=2 seq=24 batch=8 steps={STEPS} save_every=10 eval_every=30 "
+SPEC += "log_every=1 vocab=wordpiece(120) data=files('farm.txt', sentences=lines) holdout=20% "
+SPEC += "dropout=0 precision=fp32 device=cpu compile=off"
 
 
 def ip(*words: str, wrong_is_fine: bool = False) -> None:

@@ -9,10 +9,8 @@ from tests.campaigns.forking import command
 from tests.net.programs import FARM
 
 NETWORK = "layers=1 hidden=32 heads=2 ffn=64 seq=32 batch=4 steps=6"
-SETTINGS = (
-    "device=cpu compile=off save_every=2 eval_every=3 log_every=1 keep=3 eval_examples=8 "
-    "holdout=10% optimizer=adamw(lr=1e-3, warmup=1)"
-)
+SETTINGS = "device=cpu compile=off save_every=2 eval_every=3 log_every=1 keep=3 eval_examples=8 "
+SETTINGS += "holdout=10% optimizer=adamw(lr=1e-3, warmup=1)"
 TEXT = f'{NETWORK} vocab=wordpiece(150) data=files("text.txt", sentences=lines) {SETTINGS}'
 TAUGHT = f"{TEXT} objective=kd(logits)+mlm teacher='hf'".replace("vocab=wordpiece(150) ", "")
 TASK = "task=classify('train.tsv', 'dev.tsv')"

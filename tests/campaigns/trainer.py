@@ -23,44 +23,23 @@ from tests.campaigns.beginnings import lines
 from tests.campaigns.options import read_options
 from tests.run.conftest import lines as metrics
 
-TEXT = 'objective = mlm\ndata = files("text.txt", sentences=lines)\nseq = 64\nbatch = 64\n'
 PROGRAMS = {
     # Turns for positions: with a table of them so short a run stays at the frequencies of tokens.
-    "albert": """extends albert-base
-share = attention
-layers = 4
-hidden = 256
-positions = rotary(10000)
-vocab = unigram(8k, lower=true, accents=false)
-initializer = normal(0.06)
-data = docstrings([datasets, huggingface_hub, matplotlib, networkx, numpy, pandas, sympy, torch])
-seq = 128
-format = blocks
-batch = 16
-steps = STEPS
-objective = mlm(40%, eval_p=15%, replace=100/0/0)
-optimizer = muon(8e-3, warmup=5%, betas=[0.9, 0.98])
-""",
-    "pruned heads": f"""{TEXT}
-init = "INIT"
-optimizer = adamw(lr=5e-5)
-prune = heads(25%, by=magnitude)
-steps = 4
-""",
+    "albert": "extends albert-base share=attention layers=4 hidden=256 positions=rotary(10000) "
+    "vocab=unigram(8k, lower=true, accents=false) initializer=normal(0.06) data=docstrings("
+    "[datasets, huggingface_hub, matplotlib, networkx, numpy, pandas, sympy, torch]) seq=128 "
+    "format=blocks batch=16 steps=STEPS objective=mlm(40%, eval_p=15%, replace=100/0/0) "
+    "optimizer=muon(8e-3, warmup=5%, betas=[0.9, 0.98])",
+    "pruned heads": "objective=mlm data=files('text.txt', sentences=lines) seq=64 batch=64 "
+    "init='INIT' optimizer=adamw(lr=5e-5) prune=heads(25%, by=magnitude) steps=4",
 }
 """What is exported: one begun from nothing, one from a folder (--init)."""
-TASK = """
-init = "RUN"
-task = classify("train.tsv", "dev.tsv", text=sentence, label=label, dropout=0)
-optimizer = adamw(lr=5e-5, betas=[0.9, 0.999], eps=1e-8, decay=0.01, clip=1, warmup=10%,
-    schedule=polynomial(decay_from=warmup), bias_correction=true)
-batch = 32
-epochs = 3
-seq = 64
-precision = fp32
-seed = SEED
-pooler = POOLER
-"""
+TASK = (
+    "init='RUN' task=classify('train.tsv', 'dev.tsv', text=sentence, label=label, dropout=0) "
+    "optimizer=adamw(lr=5e-5, betas=[0.9, 0.999], eps=1e-8, decay=0.01, clip=1, warmup=10%, "
+    "schedule=polynomial(decay_from=warmup), bias_correction=true) batch=32 epochs=3 seq=64 "
+    "precision=fp32 seed=SEED pooler=POOLER"
+)
 TRAINER = """
 import csv, json, sys
 

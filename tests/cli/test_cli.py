@@ -81,19 +81,16 @@ CODES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        *((getattr(diagnostics, f"{name}Error")("x"), code) for name, code in CODES.items()),
-        (SpecError((Diagnostic("E101", "x"),)), 65),
-        (OSError(28, "No space left on device"), 74),
-        (OSError(errno.ENAMETOOLONG, "File name too long", "xxx"), 66),
-        (OSError(errno.EMFILE, "Too many open files"), 78),
-        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), 78),
-        (MemoryError(), 78),
-        (KeyboardInterrupt(), 130),
-    ],
-)
+@pytest.mark.parametrize(("error", "code"), [
+    *((getattr(diagnostics, f"{name}Error")("x"), code) for name, code in CODES.items()),
+    (SpecError((Diagnostic("E101", "x"),)), 65),
+    (OSError(28, "No space left on device"), 74),
+    (OSError(errno.ENAMETOOLONG, "File name too long", "xxx"), 66),
+    (OSError(errno.EMFILE, "Too many open files"), 78),
+    (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), 78),
+    (MemoryError(), 78),
+    (KeyboardInterrupt(), 130),
+])  # fmt: skip
 def test_every_failure_has_its_code(error, code, capsys):
     assert exit_code(error, color=False) == code
     assert getattr(error, "exit_code", code) == code  # as a script that catches it reads it
@@ -122,17 +119,14 @@ def test_a_mistake_of_ours_leaves_a_report_and_no_traceback(capsys, tmp_path, mo
 SMALL = b"layers=2 hidden=64 heads=2 # small\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text", "code", "said"),
-    [
-        (["check", "-"], SMALL, 0, "-: fine"),
-        (["check", "-", "-"], SMALL, 0, "-: fine\n-: fine"),
-        (["check", "-"], b"heads=7", 1, "<stdin>:1:1"),
-        (["check", "-"], b"seed=1 # \xff", 1, "not UTF-8 text"),
-        (["estimate", "-"], SMALL, 0, "parameters"),
-        (["build", "-", "--emit", "tree"], SMALL, 0, "hidden"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "text", "code", "said"), [
+    (["check", "-"], SMALL, 0, "-: fine"),
+    (["check", "-", "-"], SMALL, 0, "-: fine\n-: fine"),
+    (["check", "-"], b"heads=7", 1, "<stdin>:1:1"),
+    (["check", "-"], b"seed=1 # \xff", 1, "not UTF-8 text"),
+    (["estimate", "-"], SMALL, 0, "parameters"),
+    (["build", "-", "--emit", "tree"], SMALL, 0, "hidden"),
+])  # fmt: skip
 def test_a_spec_from_standard_input(monkeypatch, call, arguments, text, code, said):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
     ended, out, err = call(*arguments)
@@ -227,36 +221,33 @@ def test_remarks_are_printed_with_what_is_fine_one_for_several_stages(call: Call
     assert out.count("note: here too") == 2
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["check", "layers=2", "hidden=64"], 'quotes around one spec? "layers=2 hidden=64"'),
-        (["check", "layers", "=", "2"], 'quotes around one spec? "layers = 2"'),
-        (["train", "layers=2", "hidden=64"], "a spec of several settings stands in quotes"),
-        (["train", "layers=2", "--set", "seed", "=", "3"], 'as does --set "name = value"'),
-        (["train", "a.bertc", "--resume", "b"], "by its folder alone: bertc train --resume b"),
-        (["explain", "E201", "c"], "help: leave c out"),
-        (["check", "--set", "seed", "=", "3"], 'a setting is one word: --set "NAME=3"'),
-        (["check", "data=files('s3://bucket/*.txt')"], "help: pip install s3fs"),
-        (["check", "empty.bertc"], "the spec empty.bertc is empty"),
-        (["check", "comments.bertc"], "the spec comments.bertc is empty"),
-        (["check", "mine.bretc"], "did you mean mine.bertc?"),
-        (["check", "sub/yuors.bertc"], "did you mean sub/yours.bertc?"),
-        (["check", "albert-xxlarg.bertc"], "help: did you mean albert-xxlarge?"),
-        (["check", "q" * 9 + ".bertc"], "help: check the path; or a name of `bertc specs`"),
-        (["check", "task=classify('min.bertc')"], "help: did you mean mine.bertc?"),
-        (["train", "--resume", "a-run"], "help: did you mean runs/a-run?"),
-        (["train", "--resume", "nope"], "help: bertc runs FOLDER lists the runs in a folder"),
-        (["check", "--set", "vocab=minilm", "layers=2"], "help: vocab = ./minilm"),
-        (["check", "vocab=minilm"], 'help: vocab = "minilm"'),
-        (["check", "data=files('text/*')"], "error[E308]"),
-        (["check", "data=files('text')"], 'help: files("text/**/*.txt")'),
-        (["check", "layers=2", "\udcff"], "is not UTF-8"),
-        (["estimate", "layers=2", "--world", "0"], "0 is too small; 1 is the least"),
-        (["show-batch", "layers=2", "--examples", "70"], "70 is too large; 64 is the most"),
-        (["estimate", "layers=2", "--world", "x"], "x is no whole number"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["check", "layers=2", "hidden=64"], 'quotes around one spec? "layers=2 hidden=64"'),
+    (["check", "layers", "=", "2"], 'quotes around one spec? "layers = 2"'),
+    (["train", "layers=2", "hidden=64"], "a spec of several settings stands in quotes"),
+    (["train", "layers=2", "--set", "seed", "=", "3"], 'as does --set "name = value"'),
+    (["train", "a.bertc", "--resume", "b"], "by its folder alone: bertc train --resume b"),
+    (["explain", "E201", "c"], "help: leave c out"),
+    (["check", "--set", "seed", "=", "3"], 'a setting is one word: --set "NAME=3"'),
+    (["check", "data=files('s3://bucket/*.txt')"], "help: pip install s3fs"),
+    (["check", "empty.bertc"], "the spec empty.bertc is empty"),
+    (["check", "comments.bertc"], "the spec comments.bertc is empty"),
+    (["check", "mine.bretc"], "did you mean mine.bertc?"),
+    (["check", "sub/yuors.bertc"], "did you mean sub/yours.bertc?"),
+    (["check", "albert-xxlarg.bertc"], "help: did you mean albert-xxlarge?"),
+    (["check", "q" * 9 + ".bertc"], "help: check the path; or a name of `bertc specs`"),
+    (["check", "task=classify('min.bertc')"], "help: did you mean mine.bertc?"),
+    (["train", "--resume", "a-run"], "help: did you mean runs/a-run?"),
+    (["train", "--resume", "nope"], "help: bertc runs FOLDER lists the runs in a folder"),
+    (["check", "--set", "vocab=minilm", "layers=2"], "help: vocab = ./minilm"),
+    (["check", "vocab=minilm"], 'help: vocab = "minilm"'),
+    (["check", "data=files('text/*')"], "error[E308]"),
+    (["check", "data=files('text')"], 'help: files("text/**/*.txt")'),
+    (["check", "layers=2", "\udcff"], "is not UTF-8"),
+    (["estimate", "layers=2", "--world", "0"], "0 is too small; 1 is the least"),
+    (["show-batch", "layers=2", "--examples", "70"], "70 is too large; 64 is the most"),
+    (["estimate", "layers=2", "--world", "x"], "x is no whole number"),
+])  # fmt: skip
 def test_what_a_shell_or_a_slip_makes_of_a_spec(call, here, arguments, said, monkeypatch):
     monkeypatch.setitem(sys.modules, "s3fs", None)
     for folder in ("minilm", "text", "sub", "runs/a-run"):
@@ -276,22 +267,18 @@ def test_specs_lists_what_is_shipped_and_python_names_place_and_way_out(call: Ca
     assert (code, len(lines)) == (0, len(shipped_specs()))
     (line,) = (line for line in lines if line.startswith("bert-base "))
     assert re.search("110.1M  Devlin et al. 2019 +BERT-base, uncased, as released", line)
-    with pytest.raises(SpecError) as error:
-        resolve("layer=2")
+    error = pytest.raises(SpecError, resolve, "layer=2")
     assert str(error.value) == "<spec>:1:1: E101: unknown setting `layer` (help: layers=2)"
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ("", ""),
-        ("layers=4", ""),
-        ("layers=2", "it has 3 layers, but this network 2\nhelp: layers=3, as it has"),
-        ("hidden=128 heads=2", "is 64 x 64 there and 128 x 128 here"),
-        ("vocab=words(50)", "is 100 x 64 there and 50 x 64 here"),
-        ("share=all", "its encoder.attention.1.key.bias has no place here"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "said"), [
+    ("", ""),
+    ("layers=4", ""),
+    ("layers=2", "it has 3 layers, but this network 2\nhelp: layers=3, as it has"),
+    ("hidden=128 heads=2", "is 64 x 64 there and 128 x 128 here"),
+    ("vocab=words(50)", "is 100 x 64 there and 50 x 64 here"),
+    ("share=all", "its encoder.attention.1.key.bias has no place here"),
+])  # fmt: skip
 def test_check_holds_a_network_against_that_of_init(call, tmp_path, settings, said):
     bert_folder(tmp_path, (f"w{n}" for n in range(95)), hidden=64, layers=3)
     code, out, _ = call("check", f"init='{tmp_path}' seq=32 steps=10 {settings}")

@@ -44,19 +44,16 @@ def test_every_shipped_spec_and_kind_is_drawn(spec: str, monkeypatch) -> None:
         assert_drawn(program)
 
 
-@pytest.mark.parametrize(
-    ("spec", "drawn"),
-    [
-        ("bert-base", "af × 12"),
-        ("extends albert-base share=attention", "af × 12 loop"),
-        ("layers=6 share=map([0, 1, 2, 2, 1, 0])", "afafafafaf × 2 loop"),
-        ("modernbert-base", "afafaf × 2 × 7"),
-        ("layers=3 heads=[2, 1, 4] head_dim=64 ffn=[9, 8, 7]", "af × 3"),
-        ("electra-small", "afaf × 12 × 12 tied guesses"),
-        ("deberta-v3-base", "afaf × 6 × 12 added guesses"),
-        ("tinybert-6", "afaf × 12 × 6 lesson lesson lesson"),
-    ],
-)
+@pytest.mark.parametrize(("spec", "drawn"), [
+    ("bert-base", "af × 12"),
+    ("extends albert-base share=attention", "af × 12 loop"),
+    ("layers=6 share=map([0, 1, 2, 2, 1, 0])", "afafafafaf × 2 loop"),
+    ("modernbert-base", "afafaf × 2 × 7"),
+    ("layers=3 heads=[2, 1, 4] head_dim=64 ffn=[9, 8, 7]", "af × 3"),
+    ("electra-small", "afaf × 12 × 12 tied guesses"),
+    ("deberta-v3-base", "afaf × 6 × 12 added guesses"),
+    ("tinybert-6", "afaf × 12 × 6 lesson lesson lesson"),
+])  # fmt: skip
 def test_equal_layers_are_drawn_once_and_networks_linked(spec: str, drawn: str) -> None:
     _, boxes, edges, *_ = picture_of(resolve(spec))
     parts = "".join(box.kind[0] for box in boxes if box.kind in ("attention", "ffn"))

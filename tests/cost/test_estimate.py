@@ -130,14 +130,11 @@ def test_the_time_of_a_cpu_that_was_not_measured_is_a_range(monkeypatch, tmp_pat
     assert found.stages[0].time.step_text in where_table([found])
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        ([1.3e-10], "0.13 ns"), ([4.25e-7], "425 ns"), ([4.1e-6], "4.10 µs"), ([0.0352], "35.2 ms"),
-        ([1.59], "1.59 s"), ([720], "12.0 min"), ([11_700], "3.25 h"), ([354_240], "4.10 days"),
-        ([1.59, 6.36], "1.59 to 6.36 s"), ([720, 11_700], "12.0 min to 3.25 h"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("seconds", "text"), [
+    ([1.3e-10], "0.13 ns"), ([4.25e-7], "425 ns"), ([4.1e-6], "4.10 µs"), ([0.0352], "35.2 ms"),
+    ([1.59], "1.59 s"), ([720], "12.0 min"), ([11_700], "3.25 h"), ([354_240], "4.10 days"),
+    ([1.59, 6.36], "1.59 to 6.36 s"), ([720, 11_700], "12.0 min to 3.25 h"),
+])  # fmt: skip
 def test_a_time_keeps_its_digits_and_says_its_unit_once(seconds: list[float], text: str) -> None:
     assert range_text(*seconds) == text
 
@@ -151,10 +148,8 @@ def test_every_device_gives_a_time(name: str) -> None:
 
 
 def test_a_growing_run_is_the_sum_of_its_stages() -> None:
-    growing = (
-        "layers=4 hidden=64 vocab=1000 seq=32 batch=16 "
-        'stage "flat" { layers=1 steps=30 } stage "deep" { steps=70 }'
-    )
+    growing = 'layers=4 hidden=64 vocab=1000 seq=32 batch=16 stage "flat" { layers=1 steps=30 } '
+    growing += 'stage "deep" { steps=70 }'
     found, whole = (estimate(resolve(growing.replace("layers=1", f"layers={n}"))) for n in (1, 4))
     shallow = estimate(resolve(growing.replace("layers=4", "layers=1")))
     assert found.stages[0].flops == shallow.stages[0].flops
@@ -233,20 +228,17 @@ def test_figures_of_any_device_can_be_given() -> None:
 GIVEN = "bandwidth=2039"
 
 
-@pytest.mark.parametrize(
-    ("text", "message", "way"),
-    [
-        ("h20", "unknown device h20\n", "--device h200"),
-        ("h20", "unknown device h20\n", "memory="),
-        ("h100x8", "h100x8", "--device h100, several by --world 8; "),
-        ("mine,bf16=10", "mine, which is not known, memory and bandwidth must be", GIVEN),
-        ("mine,memory=10,bandwidth=5", "bf16 or fp32 must be given", GIVEN),
-        ("h200,tflops=10", "a device has no figure 'tflops'", GIVEN),
-        ("h200,memory=much", "'memory=much' is no figure of a device", GIVEN),
-        ("h200,memory=-1", "'memory=-1' is no figure of a device", GIVEN),
-        ("h200,memory", "'memory' is no figure of a device", GIVEN),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "message", "way"), [
+    ("h20", "unknown device h20\n", "--device h200"),
+    ("h20", "unknown device h20\n", "memory="),
+    ("h100x8", "h100x8", "--device h100, several by --world 8; "),
+    ("mine,bf16=10", "mine, which is not known, memory and bandwidth must be", GIVEN),
+    ("mine,memory=10,bandwidth=5", "bf16 or fp32 must be given", GIVEN),
+    ("h200,tflops=10", "a device has no figure 'tflops'", GIVEN),
+    ("h200,memory=much", "'memory=much' is no figure of a device", GIVEN),
+    ("h200,memory=-1", "'memory=-1' is no figure of a device", GIVEN),
+    ("h200,memory", "'memory' is no figure of a device", GIVEN),
+])  # fmt: skip
 def test_wrong_devices_and_figures_are_named(text: str, message: str, way: str) -> None:
     with pytest.raises(UsageError, match=message) as error:
         device_named(text)
@@ -256,20 +248,17 @@ def test_wrong_devices_and_figures_are_named(text: str, message: str, way: str) 
 VECTORS = "flags : fma avx2 avx512f avx512_bf16 amx_tile amx_bf16"
 
 
-@pytest.mark.parametrize(
-    ("info", "highest", "limit", "clock", "fp32", "bf16", "loops_bf16"),
-    [
-        (f"cpu MHz : 2600.0\n{VECTORS}", "", "", 2.6e9, 32, 128, False),
-        ("cpu MHz : 2600.0\nflags : avx2 avx512f avx512_bf16", "", "", 2.6e9, 32, 64, False),
-        ("cpu MHz : 800.0\nflags : avx2", "4500000\n", "", 4.5e9, 32, 0, True),
-        ("cpu MHz : 2000.0\nflags : sse4_2", "", "", 2.0e9, 16, 0, True),
-        ("Features : asimd bf16", "nonsense", "", 2.5e9, 16, 32, False),
-        ("", "", "", 2.5e9, 16, 0, True),
-        (VECTORS, "", "AVX512_CORE", 2.5e9, 32, 0, False),
-        (VECTORS, "", "AVX2", 2.5e9, 32, 0, True),
-        (VECTORS, "", "sse41", 2.5e9, 32, 0, True),
-    ],
-)
+@pytest.mark.parametrize(("info", "highest", "limit", "clock", "fp32", "bf16", "loops_bf16"), [
+    (f"cpu MHz : 2600.0\n{VECTORS}", "", "", 2.6e9, 32, 128, False),
+    ("cpu MHz : 2600.0\nflags : avx2 avx512f avx512_bf16", "", "", 2.6e9, 32, 64, False),
+    ("cpu MHz : 800.0\nflags : avx2", "4500000\n", "", 4.5e9, 32, 0, True),
+    ("cpu MHz : 2000.0\nflags : sse4_2", "", "", 2.0e9, 16, 0, True),
+    ("Features : asimd bf16", "nonsense", "", 2.5e9, 16, 32, False),
+    ("", "", "", 2.5e9, 16, 0, True),
+    (VECTORS, "", "AVX512_CORE", 2.5e9, 32, 0, False),
+    (VECTORS, "", "AVX2", 2.5e9, 32, 0, True),
+    (VECTORS, "", "sse41", 2.5e9, 32, 0, True),
+])  # fmt: skip
 def test_a_core_has_the_rates_of_its_clock_and_of_the_vectors_that_it_may_use(
     info: str, highest: str, limit: str, clock: float, fp32: int, bf16: int, loops_bf16: bool,
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,

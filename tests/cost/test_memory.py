@@ -17,15 +17,13 @@ from bertc.cost.machines.device import Point, rate_at
 from bertc.cost.memory import CHUNK, fit_of, stage_memory, whole_step
 from bertc.cost.parameters import count
 from bertc.cost.planning.plan import Machine
-from bertc.cost.planning.world import Strategy
 from bertc.cost.rules import cost, flash_bytes
 from bertc.ir import operation as op
-from bertc.ir.program.resolved import Resolved, trained_names
-from bertc.ir.program.stage import Stage
+from bertc.ir.program.resolved import trained_names
 from bertc.learn.objectives import Losses
 from bertc.learn.objectives.softmax.cross_entropy import GPU_CHUNK
 from bertc.learn.step.memory import beginning
-from bertc.model import EncoderInputs, Model, build
+from bertc.model import EncoderInputs, build
 from bertc.model.attention.attend import attend
 from bertc.model.attention.masks import kernel_mask
 from bertc.model.body import Outputs
@@ -37,7 +35,7 @@ from tests.specs.test_flop_counter import micro_batch
 GIB = 2**30
 
 
-def test_the_peak_holds_what_is_there_with_as_many_examples_as_fit() -> None:
+def test_the_peak_holds_what_is_there_with_as_many_examples_as_fit():
     found = estimate(resolve("bert-base"))
     for memory in (found.memory, *(stage.memory for stage in found.stages)):
         states = memory.weights_bytes + memory.gradients_bytes + memory.optimizer_bytes
@@ -55,7 +53,7 @@ def test_the_peak_holds_what_is_there_with_as_many_examples_as_fit() -> None:
     assert huge.peak_bytes > 14 * GIB
 
 
-def test_layers_are_recomputed_where_memory_is_short_which_takes_longer() -> None:
+def test_layers_are_recomputed_where_memory_is_short_which_takes_longer():
     resolved = resolve("bert-base")
     machine = Machine("cuda", "a card", 12 * GIB, fast_bf16=True, cores=8)
     short, long = largest_microbatches(resolved, machine)
@@ -114,7 +112,7 @@ TAUGHT = [
 
 
 @pytest.mark.parametrize("extra", LEDGER + LSTM + TAUGHT)
-def test_the_peak_is_what_the_allocator_gave_out(extra: str) -> None:
+def test_the_peak_is_what_the_allocator_gave_out(extra):
     size = "" if extra in LSTM else "layers=3 hidden=64 heads=4"
     usual = "batch=16 precision=fp32 seq=64 vocab=2k steps=100 compile=off device=cpu"
     asked = resolve(f"{usual} {size}", [extra]).stages[0]
@@ -158,11 +156,11 @@ KEPT = {
 Note = Callable[[torch.Tensor], torch.Tensor]
 
 
-def saved_bytes(function: Callable[[Note], object]) -> int:
+def saved_bytes(function):
     """Bytes of all distinct tensors that autograd saves, or that the function notes."""
     found: dict[int, torch.UntypedStorage] = {}
 
-    def note(tensor: torch.Tensor) -> torch.Tensor:
+    def note(tensor):
         storage = tensor.untyped_storage()
         found[storage.data_ptr()] = storage
         return tensor
@@ -172,7 +170,7 @@ def saved_bytes(function: Callable[[Note], object]) -> int:
     return sum(storage.nbytes() for storage in found.values())
 
 
-def bytes_saved(model: Model, stage: Stage, count: int) -> int:
+def bytes_saved(model, stage, count):
     """Bytes of all distinct tensors that autograd saves in a forward pass, and of its states."""
     batch = micro_batch(stage, count)
     reading = batch.reading._replace(
@@ -180,7 +178,7 @@ def bytes_saved(model: Model, stage: Stage, count: int) -> int:
         memory=beginning(model, stage, count, torch.device("cpu")),
     )  # fmt: skip
 
-    def forward(note: Note) -> None:
+    def forward(note):
         hidden = note(model.read(reading))
         Losses(model, stage, stage.networks()[-1])(batch._replace(reading=reading), Outputs(hidden))
 
@@ -189,7 +187,7 @@ def bytes_saved(model: Model, stage: Stage, count: int) -> int:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("dropout", "extra"), [(rate, e) for rate in KEPT for e in KEPT[rate]])
-def test_what_autograd_keeps_of_an_example(dropout: str, extra: str, dtype: torch.dtype) -> None:
+def test_what_autograd_keeps_of_an_example(dropout, extra, dtype):
     toy = "layers=3 hidden=64 heads=4 vocab=500 seq=64"
     resolved = resolve(f"{toy} dropout={dropout} {extra}")
     stage = resolved.stages[0]
@@ -209,13 +207,13 @@ ON_A_GPU = Execution("cuda", "bf16", compiled=True)
 BASE = "layers=12 hidden=768 heads=12 vocab=30522 seq=512 batch=128 microbatch=128"
 
 
-def as_base(settings: str = "") -> Resolved:
+def as_base(settings=""):
     """BERT-base, but for these settings."""
     given = dict(setting.split("=", 1) for setting in f"{BASE} {settings}".split())
     return resolve(" ".join(f"{name}={value}" for name, value in given.items()))
 
 
-def on_a_gpu(settings: str, *, strategy: Strategy = "single", compiled: bool = True) -> int:
+def on_a_gpu(settings, *, strategy="single", compiled=True):
     """The peak on a GPU, in bf16."""
     resolved = as_base(settings)
     budget = DeviceBudget(2**40, Execution("cuda", "bf16", compiled), "off", strategy)
@@ -223,7 +221,7 @@ def on_a_gpu(settings: str, *, strategy: Strategy = "single", compiled: bool = T
     return stage_memory(stage, count(stage, resolved.terms()), budget).peak_bytes
 
 
-def test_backward_of_flash_attention_adds_up_in_fp32_for_each_sequence() -> None:
+def test_backward_of_flash_attention_adds_up_in_fp32_for_each_sequence():
     # 4 bytes for each of 12 x 64 numbers and 12 sums of all 65,536 tokens.
     assert flash_bytes(512, 12, 64, 0) * 128 == 4 * 65_536 * 12 * (64 + 1)
     assert flash_bytes(500, 12, 64, 0) == flash_bytes(512, 12, 64, 0)
@@ -240,12 +238,12 @@ def test_backward_of_flash_attention_adds_up_in_fp32_for_each_sequence() -> None
     assert 128 * (working[0] - working[1]) == 4 * 128 * 128 * (packed.texts + 1) * 12 * 65
 
 
-def test_with_dropout_packed_rows_keep_their_mask_as_numbers_in_every_layer() -> None:
+def test_with_dropout_packed_rows_keep_their_mask_as_numbers_in_every_layer():
     masks = on_a_gpu("pack=true") - on_a_gpu("")
     assert 0.9 < masks / (12 * 128 * 512 * 512 * 2) < 1.2
 
 
-def test_ddp_keeps_gradients_and_lamb_two_copies() -> None:
+def test_ddp_keeps_gradients_and_lamb_two_copies():
     small = "optimizer=lamb seq=128 microbatch=1"
     weights = count(as_base().stages[0], as_base().terms()).total
     assert on_a_gpu(small) == on_a_gpu(small, compiled=False)
@@ -255,7 +253,7 @@ def test_ddp_keeps_gradients_and_lamb_two_copies() -> None:
     assert on_a_gpu("", strategy="fsdp") == on_a_gpu("")
 
 
-def test_a_gpu_is_not_all_free() -> None:
+def test_a_gpu_is_not_all_free():
     resolved = as_base("batch=10k microbatch=1")
     stage, parameters = resolved.stages[0], count(resolved.stages[0], resolved.terms())
     rooms = ((16, "fsdp", True), (17, "fsdp", True), (15, "single", True), (15.5, "single", False))
@@ -269,7 +267,7 @@ def test_a_gpu_is_not_all_free() -> None:
     assert sharing == alone == whole < more
 
 
-def test_an_eager_loss_turns_as_many_scores_at_once_as_the_estimate_says() -> None:
+def test_an_eager_loss_turns_as_many_scores_at_once_as_the_estimate_says():
     assert CHUNK == {"cpu": 0, "cuda": GPU_CHUNK}
     eager, compiled = on_a_gpu("", compiled=False), on_a_gpu("")
     assert eager - compiled < 3 * 4 * GPU_CHUNK
@@ -278,7 +276,7 @@ def test_an_eager_loss_turns_as_many_scores_at_once_as_the_estimate_says() -> No
 EAGER = Execution("cpu", "fp32", compiled=False)
 
 
-def test_windows_keep_what_autograd_keeps() -> None:
+def test_windows_keep_what_autograd_keeps():
     """All other rules are held by what whole networks keep (test_memory.py)."""
     far = [torch.randn(2, 3, 384, 4, requires_grad=True) for _ in range(3)]
     blocks = kernel_mask(EncoderInputs(torch.zeros(2, 384, dtype=torch.long)), False, 8)
@@ -292,14 +290,14 @@ def test_windows_keep_what_autograd_keeps() -> None:
 
 @pytest.mark.parametrize("device", ["cpu", "h200"])
 @pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
-def test_every_kind_has_time_in_every_part(objective: str, device: str) -> None:
+def test_every_kind_has_time_in_every_part(objective, device):
     toy = "layers=2 hidden=32 heads=2 vocab=500 seq=64 batch=4 steps=10"
     (stage,) = estimate(resolve(f"{toy} {objective}"), device).stages
     times = {part.part: part.seconds for part in stage.where}
     assert all(times[part] > 0 for part in ("embeddings", "attention", "ffn", "head", "optimiser"))
 
 
-def test_rates_lie_between_those_measured_which_estimates_use(monkeypatch, tmp_path) -> None:
+def test_rates_lie_between_those_measured_which_estimates_use(monkeypatch, tmp_path):
     points = (Point(at=(64,), rate=1e9), Point(at=(256,), rate=4e9))
     assert rate_at(points, 64) == pytest.approx(1e9, rel=0.01)
     assert rate_at(points, 128) == pytest.approx(2e9)

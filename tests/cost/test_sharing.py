@@ -59,14 +59,11 @@ def test_a_large_one_is_cut_into_parts_where_that_helps() -> None:
     assert found.peak_bytes < 79 * GIB
 
 
-@pytest.mark.parametrize(
-    ("spec", "world", "strategy"),
-    [
-        ("extends bert-base strategy=fsdp", World(8, 8), "fsdp"),
-        ("extends bert-base strategy=fsdp", World(), "single"),
-        (f"{HUGE} strategy=ddp", World(8, 8), "ddp"),
-    ],
-)
+@pytest.mark.parametrize(("spec", "world", "strategy"), [
+    ("extends bert-base strategy=fsdp", World(8, 8), "fsdp"),
+    ("extends bert-base strategy=fsdp", World(), "single"),
+    (f"{HUGE} strategy=ddp", World(8, 8), "ddp"),
+])  # fmt: skip
 def test_a_stated_strategy_is_followed(spec: str, world: World, strategy: str) -> None:
     assert layout_on(resolve(spec), CARD.memory_bytes, world).strategy == strategy
 

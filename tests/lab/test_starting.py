@@ -105,16 +105,13 @@ def test_columns_of_texts_alike_are_found(data, head, row, columns):
     check(spec)
 
 
-@pytest.mark.parametrize(
-    ("train", "dev", "task"),
-    [
-        ("ner/train.conll", "ner/dev.conll", "tag"), ("ner/eng.train", "ner/eng.testa", "tag"),
-        ("ner/train.conll", "ner/valid.conll", "tag"),
-        ("pairs/train.tsv.gz", "pairs/dev.tsv", "classify"),
-        ("pairs/my.Train.csv", "pairs/my.valid.csv.gz", "classify"),
-        ("pairs/train.csv", "pairs/dev.tsv", "classify"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("train", "dev", "task"), [
+    ("ner/train.conll", "ner/dev.conll", "tag"), ("ner/eng.train", "ner/eng.testa", "tag"),
+    ("ner/train.conll", "ner/valid.conll", "tag"),
+    ("pairs/train.tsv.gz", "pairs/dev.tsv", "classify"),
+    ("pairs/my.Train.csv", "pairs/my.valid.csv.gz", "classify"),
+    ("pairs/train.csv", "pairs/dev.tsv", "classify"),
+])  # fmt: skip
 def test_the_file_next_to_a_training_file_judges(data, train, dev, task):
     """Whatever else is there, and whichever of them is packed."""
     for name in (train, dev, str(Path(train).with_name("train-extra.json"))):
@@ -279,14 +276,11 @@ def test_a_classifier_without_a_second_file_has_a_line_that_gives_it_a_score(dat
     assert evaluations_due(resolve("\n".join(lines)), 1)
 
 
-@pytest.mark.parametrize(
-    ("limit", "purpose", "why"),
-    [
-        (Budget("params", 1.1e6), "pretrain", "the next larger shape takes more than all of it"),
-        (Budget("time", 86_400), "pretrain", "would read the text more than 40 times"),
-        (Budget("params", 4.5e5), "pretrain", ""),
-    ],
-)
+@pytest.mark.parametrize(("limit", "purpose", "why"), [
+    (Budget("params", 1.1e6), "pretrain", "the next larger shape takes more than all of it"),
+    (Budget("time", 86_400), "pretrain", "would read the text more than 40 times"),
+    (Budget("params", 4.5e5), "pretrain", ""),
+])  # fmt: skip
 def test_a_budget_that_is_not_used_up_is_explained(data, limit, purpose, why):
     spec = start(survey("train.csv"), Answers(budget=limit, purpose=purpose))
     said = [line for line in spec.splitlines() if "% of --budget " in line]
@@ -339,15 +333,12 @@ def test_packed_files_of_a_folder_are_read_with_those_that_are_not(tmp_path):
     assert seen.left_out == {".jsonl": 1}
 
 
-@pytest.mark.parametrize(
-    ("first", "rows", "names"),
-    [
-        (("Lfd. Nr.", "Urteil"), (("{n}", "gut"), ("{n}", "mies")), True),
-        (("Gefällt es?", "Text"), (("ja", "Ein Satz {n}."), ("nein", "Noch einer {n}!")), True),
-        (("Frage?", "Antwort"), (("Was ist {n}?", "ja"), ("Wer ist {n}?", "nein")), True),
-        (("Great film!", "pos"), (("Bad film {n}.", "neg"), ("Fine {n}.", "pos")), False),
-    ],
-)
+@pytest.mark.parametrize(("first", "rows", "names"), [
+    (("Lfd. Nr.", "Urteil"), (("{n}", "gut"), ("{n}", "mies")), True),
+    (("Gefällt es?", "Text"), (("ja", "Ein Satz {n}."), ("nein", "Noch einer {n}!")), True),
+    (("Frage?", "Antwort"), (("Was ist {n}?", "ja"), ("Wer ist {n}?", "nein")), True),
+    (("Great film!", "pos"), (("Bad film {n}.", "neg"), ("Fine {n}.", "pos")), False),
+])  # fmt: skip
 def test_a_first_line_names_columns_or_is_a_row(first, rows, names, tmp_path):
     lines = [first, *(tuple(c.format(n=n) for c in rows[n % 2]) for n in range(20))]
     (tmp_path / "a.tsv").write_text("".join("\t".join(line) + "\n" for line in lines))

@@ -14,17 +14,18 @@ from tests.fixes import found
 
 PATH = Path(__file__).parents[2] / "docs" / "language.md"
 TEXT = PATH.read_text(encoding="utf-8")
+WHOLE = re.compile(r"whole number ≥ (\S+), ≤ ([\d,]*\d)")
 
 
 def settings_table() -> str:
-    rows = ["| setting | what it is | values | default | from |", "|---|---|---|---|---|"]
+    rows = ["| setting | what it is | values | default, and its source |", "|---|---|---|---|"]
     for facts in schema().values():
         alias = f" `{facts.alias}`" * bool(facts.alias)
-        value = f"`{facts.default}`" if facts.default else facts.source
-        cells = [f"`{facts.name}`{alias}", facts.meaning, facts.values.text]
         source = facts.source.replace(", Devlin et al. 2019, section 3", "")
-        cells += [value, source if facts.default else ""]
-        rows.append(f"| {' | '.join(cells)} |")
+        shown = f" ({source})" * (source != "bertc")
+        value = f"`{facts.default}`{shown}" if facts.default else source
+        values = WHOLE.sub(r"`\1..\2`", facts.values.text)
+        rows.append(f"| `{facts.name}`{alias} | {facts.meaning} | {values} | {value} |")
     return "\n".join(rows)
 
 
@@ -38,19 +39,18 @@ def kinds(shape: Shape) -> dict[str, type]:
 
 
 def kinds_table() -> str:
-    rows = ["| setting | kind | arguments |", "|---|---|---|"]
+    rows = ["| setting | kinds | arguments |", "|---|---|---|"]
     for setting in Settings.model_fields:
-        found = kinds(setting_shape(setting))
-        for node in dict.fromkeys(found.values()):
-            alike = [kind for kind, of in found.items() if of is node]
+        alike = dict[str, list[str]]()
+        for kind, node in kinds(setting_shape(setting)).items():
             texts = [
                 f"{argument.name}={argument.default}" if argument.default else f"{argument.name}!"
-                for argument in ValueKind(alike[0], node).arguments.values()
+                for argument in ValueKind(kind, node).arguments.values()
             ]
             if (unnamed := len(node.positional)) < len(texts):
                 texts[unnamed] = rf"\| {texts[unnamed]}"
-            shown = f"`{' '.join(texts)}`" if texts else ""
-            rows.append(f"| {setting} | `{'` `'.join(alike)}` | {shown} |")
+            alike.setdefault(f"`{' '.join(texts)}`" if texts else "", []).append(f"`{kind}`")
+        rows += [f"| {setting} | {' '.join(named)} | {shown} |" for shown, named in alike.items()]
     return "\n".join(rows)
 
 

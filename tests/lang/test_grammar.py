@@ -3,6 +3,7 @@
 import json
 import random
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -134,53 +135,9 @@ def test_what_can_be_understood_is_kept_and_mistakes_are_raised_where_nobody_tak
     assert diagnostics.found
 
 
-UNTIDY = """
-
-
-# head
-layers=12   hidden = 768 # trailing
-extends   "x.bertc"
-
-
-objective = mlm(  # why
-   p=15%,   # in
-   unit = span) + sop*50  # after
-stage   "a" { # first
-  seq=128   # s
-  # last
-}
-stage 'b' {seq=512 steps=100k}
-stage 'c' {}
-seed={2 .. 12} optimizer=adam({1e-5..1e-3 : log}) steps=equal(1e15   flops)
-A = [12,12,12,12,12,12,12,12,12,12,12,12,12,12,12,12,12,12,12,12,12,12,12,12,12,12,12,12,12]
-# end"""
-
-TIDY = """\
-# head
-layers = 12
-hidden = 768  # trailing
-extends "x.bertc"
-
-# why
-# in
-objective = mlm(p=15%, unit=span) + 50*sop  # after
-stage "a" {
-    # first
-    seq = 128  # s
-    # last
-}
-stage "b" { seq = 512  steps = 100k }
-stage "c" {}
-seed = {2..12}
-optimizer = adam({1e-5..1e-3:log})
-steps = equal(1e15   flops)
-A = [
-    12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12,
-    12, 12, 12, 12, 12,
-]
-# end
-"""
-
+UNTIDY, TIDY = (
+    Path(__file__).with_name(name).read_text() for name in ("untidy.bertc", "tidy.bertc")
+)
 
 GOOD = [*(page.good for page in codes().values()), UNTIDY, ""]
 GOOD += [path.read_text(encoding="utf-8") for path in shipped_specs().values()]

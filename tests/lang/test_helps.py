@@ -5,7 +5,6 @@ behind ``as in``.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,16 +12,14 @@ from pathlib import Path
 import pytest
 
 from bertc import lang
-from bertc.base.diagnostics import Diagnostic, Diagnostics, Fix, Source, Span, codes
+from bertc.base.diagnostics import Diagnostics, Source, codes
 from bertc.check import passes
-from bertc.ir.base import Node
 from bertc.ir.fixes import call_text
 from bertc.ir.program.settings import Settings
-from bertc.ir.written import Program
 from bertc.lang import helps
 from bertc.lang.helps import alternatives, apply_edits, own_name, settings_written
 from bertc.lang.read import shapes
-from bertc.lang.read.tree import Block, Setting
+from bertc.lang.read.tree import Block
 from bertc.lang.write.show import show_value
 from tests.fixes import load
 from tests.lang.test_golden import CASES
@@ -44,7 +41,7 @@ class Written:
     throughout: bool = True
 
     @cached_property
-    def found(self) -> tuple[list[Diagnostic], list[Program]]:
+    def found(self):
         """What is found, remarks too, and the programs as they are written."""
         diagnostics = Diagnostics()
         programs = load(f"{self.spec}\n", self.sets, diagnostics)
@@ -52,17 +49,17 @@ class Written:
             passes.complete(program, diagnostics)
         return [*diagnostics.found, *diagnostics.remarks], programs
 
-    def settings(self) -> list[Setting]:
+    def settings(self):
         """Those of the spec and of its blocks, by their own names."""
         return helps.written_settings(lang.parse(self.spec, diagnostics=Diagnostics()))
 
-    def blocks(self, span: Span) -> set[str]:
+    def blocks(self, span):
         """Names of the blocks that a span touches: ``generator { ... }`` is a setting."""
         items = lang.parse(self.spec, diagnostics=Diagnostics()).items
         touched = (item for item in items if overlap(item.span, span))
         return {item.name.text for item in touched if isinstance(item, Block)}
 
-    def fixed(self, fix: Fix) -> "Written":
+    def fixed(self, fix):
         """The same after the edits of a fix."""
         text, name = fix.span.source.text, fix.span.source.name
         made = apply_edits(text, (fix,)).rstrip("\n")
@@ -71,7 +68,7 @@ class Written:
         number = int(name.rpartition("#")[2]) - 1
         return replace(self, sets=(*self.sets[:number], made, *self.sets[number + 1 :]))
 
-    def with_settings(self, text: str, at: Span | None) -> "Written":
+    def with_settings(self, text, at):
         """The same with settings in the place of those that it has, or else at its end."""
         sets, rest = list(self.sets), []
         for setting in lang.parse(text).settings():
@@ -86,11 +83,11 @@ class Written:
         return Written(spec.rstrip("\n"), tuple(sets), self.throughout)
 
 
-def squeezed(text: str) -> str:
+def squeezed(text):
     return "".join(text.split())
 
 
-def changed(before: Program, after: Program) -> set[str]:
+def changed(before, after):
     """The settings that two programs say differently, of those that both say."""
     stages = zip(before.stages, after.stages, strict=False)
     pairs = [(before.settings, after.settings), *((a.settings, b.settings) for a, b in stages)]
@@ -98,7 +95,7 @@ def changed(before: Program, after: Program) -> set[str]:
     return {name for name, old, new in both if old[name].value != new[name].value}
 
 
-def complaint(case: Written, diagnostic: Diagnostic) -> str:
+def complaint(case, diagnostic):
     """What is wrong with the help of a finding; empty if nothing is."""
     fix, help = diagnostic.fix, diagnostic.help
     for listed in (re.split(", |; ", text.partition(": ")[2]) for text, _ in diagnostic.notes):
@@ -132,12 +129,12 @@ def complaint(case: Written, diagnostic: Diagnostic) -> str:
     return "no example" if example and not settings_written(example) else ""
 
 
-def overlap(one: Span, other: Span) -> bool:
+def overlap(one, other):
     alike = one.source.name == other.source.name
     return alike and one.start <= other.end and other.start <= one.end
 
 
-def tells(help: str, fix: Fix, made: str) -> bool:
+def tells(help, fix, made):
     """Whether a help says what its fix makes of a text, be it by another name of the setting."""
     if IN_WORDS.match(help) or help.endswith(fix.replacement):
         return True
@@ -146,7 +143,7 @@ def tells(help: str, fix: Fix, made: str) -> bool:
     return any(all(squeezed(each) in made for each in text) for text in texts)
 
 
-def followed(case: Written, after: Written, diagnostic: Diagnostic, meant: Collection[str]) -> str:
+def followed(case, after, diagnostic, meant):
     """What is found once a help has been followed and should not be."""
     (old, before), (new, now) = case.found, after.found
     same = (diagnostic.code, diagnostic.message)
@@ -172,14 +169,14 @@ WRONG = (
 WRONG_ARGUMENTS = ("zzz", "-1", "2M", '"text"', "[1, 2, 3]", "1.5")
 
 
-def kinds(shape: shapes.Shape) -> Mapping[str, type[Node]]:
+def kinds(shape):
     nodes = (
         leaf.options for leaf in shapes.single_shapes(shape) if isinstance(leaf, shapes.KindShape)
     )
     return {name: node for options in nodes for name, node in options.items()}
 
 
-def of_setting(setting: str) -> Iterator[str]:
+def of_setting(setting):
     """A setting with values that it cannot have, and with every kind that it can, wrongly said."""
     shape = shapes.setting_shape(setting)
     yield from (f"{setting}={value}" for value in WRONG)
@@ -197,7 +194,7 @@ def of_setting(setting: str) -> Iterator[str]:
                 yield f"{name}={show_value(info.default, inner)}"
 
 
-def complaints(cases: Sequence[Written]) -> list[str]:
+def complaints(cases):
     return [
         f"{case} {diagnostic.code} help: {diagnostic.help}: {wrong}"
         for case in cases
@@ -231,18 +228,15 @@ def test_passes_over_a_task_that_cannot_be_read_are_no_mistake(task):
         assert [each.code for each in found if each.code >= "E2"] == []
 
 
-@pytest.mark.parametrize(
-    ("spec", "code", "meant"),
-    [
-        ("init='runs/base' positions=64 seq=128 vocab=1k", "E203", ["seq=64"]),
-        ("layers=2 lr=1e-3 hidden=64", "", ["optimizer=adamw(..., lr=1e-3)"]),
-        ("lr=1e-3 optimizer=lamb", "", ["optimizer=lamb(..., lr=1e-3)"]),
-        (f"task=classify('a.tsv', name={'a' * 41})", "E110", ["at most 40 characters"]),
-        ("task=embed('a.tsv', widths=[64, 64])", "E110", ["that is 64"]),
-        ("task=embed('a.tsv', positive=b, negatives=mined('r', margin=2))", "E109", [""]),
-        ("task=embed('a.tsv')+embed('b.tsv')", "E207", ["name=embed2"]),
-    ],
-)
+@pytest.mark.parametrize(("spec", "code", "meant"), [
+    ("init='runs/base' positions=64 seq=128 vocab=1k", "E203", ["seq=64"]),
+    ("layers=2 lr=1e-3 hidden=64", "", ["optimizer=adamw(..., lr=1e-3)"]),
+    ("lr=1e-3 optimizer=lamb", "", ["optimizer=lamb(..., lr=1e-3)"]),
+    (f"task=classify('a.tsv', name={'a' * 41})", "E110", ["at most 40 characters"]),
+    ("task=embed('a.tsv', widths=[64, 64])", "E110", ["that is 64"]),
+    ("task=embed('a.tsv', positive=b, negatives=mined('r', margin=2))", "E109", [""]),
+    ("task=embed('a.tsv')+embed('b.tsv')", "E207", ["name=embed2"]),
+])  # fmt: skip
 def test_helps_are_what_people_meant(spec, code, meant):
     found, _ = Written(spec).found
     assert [each.help for each in found if each.code.startswith(code)] == meant

@@ -146,11 +146,9 @@ def test_what_is_shown_cannot_steer_a_terminal_and_colour_differs_in_colour_alon
 
 
 SIGNS = "====()()[]{},+*/#\n\n\"'\\:;\t\x00\x1b\u202e\ufeff\u00e9\U0001f600"
-WORDS = (
-    "layers hidden heads ffn share objective vocab optimizer data format stage extends E H A V mlm "
-    "sop nsp sbo span ngram groups map none all attention wordpiece lamb adamw files docstrings "
-    "true false 12 768 15% 30k 8Ki -1 1e-4 1e999 0 80/10/10 hiden lambb"
-)
+WORDS = "layers hidden heads ffn share objective vocab optimizer data format stage extends E H A V "
+WORDS += "mlm sop nsp sbo span ngram groups map none all attention wordpiece lamb adamw files "
+WORDS += "docstrings true false 12 768 15% 30k 8Ki -1 1e-4 1e999 0 80/10/10 hiden lambb"
 PIECES = (*WORDS.split(), *SIGNS)
 
 

@@ -1,7 +1,6 @@
 """Tree to programs: names, types, grids, stages, overrides and bases."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -15,24 +14,23 @@ from bertc.ir.network.positions import LearnedPositions
 from bertc.ir.network.sharing import ShareAttention, ShareGroups, ShareMap
 from bertc.ir.terms.masking import NgramUnit, Replace, SpanUnit
 from bertc.ir.vocabulary import TokenizerFile, WordPiece
-from bertc.ir.written import Program
 from bertc.lang import show
 from bertc.lang.space import Interval, Options, SpacePoint, space
 
 KEPT = Replace(mask=85, random=0, keep=15)
 
 
-def only(text: str, *overrides: str) -> Program:
+def only(text, *overrides):
     (program,) = lang.load(text, overrides)
     return program
 
 
-def value(text: str) -> Any:
+def value(text):
     (given,) = only(text).settings.values()
     return given.value
 
 
-def codes(text: str, *overrides: str) -> list[str]:
+def codes(text, *overrides):
     diagnostics = Diagnostics()
     lang.load(text, overrides, diagnostics)
     return [diagnostic.code for diagnostic in diagnostics.found]
@@ -46,34 +44,31 @@ def test_the_first_line():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("V=30k", WordPiece(size=30_000)),
-        ("vocab=wordpiece(30k, lower=false)", WordPiece(size=30_000, lower=False)),
-        ('vocab="a/vocab.txt"', TokenizerFile(path="a/vocab.txt")),
-        ("share=groups(4)", ShareGroups(groups=4)),
-        ("share=map([0, 0], ffn=[0, 1])", ShareMap(attention=(0, 0), ffn=(0, 1))),
-        ("heads=12", 12), ("heads=[12, 6]", (12, 6)), ("positions=512", LearnedPositions(rows=512)),
-        ("positions=learned(514, offset=2)", LearnedPositions(rows=514, offset=2)),
-        ("dropout=0", Dropout(hidden=0, attention=0)),
-        ("dropout=dropout(0.2, attention=0)", Dropout(hidden=0.2, attention=0)),
-        ("pooler=false", False), ("steps=1e5", 100_000), ("precision=bf16", "bf16"),
-        ("data=docstrings([os, json])", (Share(corpus=Docstrings(packages=("os", "json"))),)),
-        ("data='x/*.txt'", (Share(corpus=Files(path="x/*.txt")),)),
-        ("data=0.7*files('x') + docstrings",
-         (Share(weight=0.7, corpus=Files(path="x")), Share(corpus=Docstrings()))),
-        ("objective=sop*50", (Term(weight=50, objective=Sop()),)),
-        ("objective=span(p=.3)", (Term(objective=Mlm(unit=SpanUnit(p=0.3))),)),
-        ("objective=mlm(15%, ngram(max=2), replace=85/0/15)",
-         (Term(objective=Mlm(p=0.15, unit=NgramUnit(max=2), replace=KEPT)),)),
-        ("optimizer=lamb(1.76e-3, warmup=3125, schedule=polynomial(decay_from=start))",
-         Lamb(lr=1.76e-3, warmup=3125, schedule=Polynomial(decay_from="start"))),
-        ("optimizer=adam", Adam(kind="adam")), ("optimizer=adamw(warmup=6%)", Adam(warmup=0.06)),
-        ("optimizer=adamw(warmup=1)", Adam(warmup=1)),
-        ("optimizer=adamw(warmup=0%)", Adam(warmup=0.0)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "expected"), [
+    ("V=30k", WordPiece(size=30_000)),
+    ("vocab=wordpiece(30k, lower=false)", WordPiece(size=30_000, lower=False)),
+    ('vocab="a/vocab.txt"', TokenizerFile(path="a/vocab.txt")),
+    ("share=groups(4)", ShareGroups(groups=4)),
+    ("share=map([0, 0], ffn=[0, 1])", ShareMap(attention=(0, 0), ffn=(0, 1))),
+    ("heads=12", 12), ("heads=[12, 6]", (12, 6)), ("positions=512", LearnedPositions(rows=512)),
+    ("positions=learned(514, offset=2)", LearnedPositions(rows=514, offset=2)),
+    ("dropout=0", Dropout(hidden=0, attention=0)),
+    ("dropout=dropout(0.2, attention=0)", Dropout(hidden=0.2, attention=0)),
+    ("pooler=false", False), ("steps=1e5", 100_000), ("precision=bf16", "bf16"),
+    ("data=docstrings([os, json])", (Share(corpus=Docstrings(packages=("os", "json"))),)),
+    ("data='x/*.txt'", (Share(corpus=Files(path="x/*.txt")),)),
+    ("data=0.7*files('x') + docstrings",
+     (Share(weight=0.7, corpus=Files(path="x")), Share(corpus=Docstrings()))),
+    ("objective=sop*50", (Term(weight=50, objective=Sop()),)),
+    ("objective=span(p=.3)", (Term(objective=Mlm(unit=SpanUnit(p=0.3))),)),
+    ("objective=mlm(15%, ngram(max=2), replace=85/0/15)",
+     (Term(objective=Mlm(p=0.15, unit=NgramUnit(max=2), replace=KEPT)),)),
+    ("optimizer=lamb(1.76e-3, warmup=3125, schedule=polynomial(decay_from=start))",
+     Lamb(lr=1.76e-3, warmup=3125, schedule=Polynomial(decay_from="start"))),
+    ("optimizer=adam", Adam(kind="adam")), ("optimizer=adamw(warmup=6%)", Adam(warmup=0.06)),
+    ("optimizer=adamw(warmup=1)", Adam(warmup=1)),
+    ("optimizer=adamw(warmup=0%)", Adam(warmup=0.0)),
+])  # fmt: skip
 def test_values(text, expected):
     """With their types: 1 is a step, and 0% a fraction."""
     assert repr(value(text)) == repr(expected)

@@ -3,11 +3,9 @@
 import ast
 import re
 import typing
-from collections.abc import Iterator
 from functools import cache
 from itertools import product
 from types import UnionType
-from typing import Any
 
 import pytest
 from hypothesis import given, reject, settings
@@ -22,11 +20,10 @@ from bertc.ir.written import Given, Origin, Program
 from bertc.lang.lowering.convert import Converter
 from bertc.lang.lowering.grids import alternatives
 from bertc.lang.read import shapes
-from bertc.lang.read.tree import Value
 from tests.test_architecture import FILES, PACKAGE
 
 
-def node_classes(annotation: Any = Settings) -> set[type[Node]]:
+def node_classes(annotation=Settings):
     """Every node class that a value of a setting can hold."""
     found: set[type[Node]] = set()
     if isinstance(annotation, type) and issubclass(annotation, Node):
@@ -44,13 +41,13 @@ KINDS = sorted(node_classes() - {Settings}, key=lambda node: node.__name__)
 DRAWN = cache(lambda node: {n: values(shape) for n, shape in shapes.arguments(node).items()})
 
 
-def integers(bounds: shapes.Limits) -> st.SearchStrategy[int]:
+def integers(bounds):
     low = bounds.ge if bounds.ge is not None else (bounds.gt or -1000)
     high = bounds.le if bounds.le is not None else (bounds.lt or 1000)
     return st.integers(int(low), int(high))
 
 
-def floats(bounds: shapes.Limits) -> st.SearchStrategy[float]:
+def floats(bounds):
     low = bounds.ge if bounds.ge is not None else bounds.gt
     high = bounds.le if bounds.le is not None else bounds.lt
     return st.floats(
@@ -60,7 +57,7 @@ def floats(bounds: shapes.Limits) -> st.SearchStrategy[float]:
     )  # fmt: skip
 
 
-def values(shape: shapes.Shape) -> st.SearchStrategy[Any]:
+def values(shape):
     match shape:
         case shapes.NumberShape(bounds, integer):
             return integers(bounds) if integer else floats(bounds)
@@ -88,7 +85,7 @@ def values(shape: shapes.Shape) -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def nodes(draw: st.DrawFn, node: type[Node]) -> Node:
+def nodes(draw, node):
     """A node of one class, some of its arguments at their defaults."""
     needed = shapes.required(node)
     chosen = {
@@ -113,7 +110,7 @@ def nodes(draw: st.DrawFn, node: type[Node]) -> Node:
         reject()
 
 
-def read_back(text: str, shape: shapes.Shape) -> Any:
+def read_back(text, shape):
     diagnostics = Diagnostics()
     (setting,) = lang.parse(f"x = {text}\n", "<test>", diagnostics).settings()
     value = Converter("x", diagnostics).convert(setting.value, shape)
@@ -138,7 +135,7 @@ def test_every_kind(node):
 
     @settings(max_examples=15, deadline=None, database=None, derandomize=True)
     @given(strategy, st.booleans())
-    def holds(value: Any, full: bool) -> None:
+    def holds(value, full):
         assert read_back(lang.show_value(value, shape, full=full), shape) == value
         assert read_back(lang.show_value(value, full=full), shape) == value
 
@@ -149,7 +146,7 @@ def test_every_kind(node):
 def test_every_setting(setting):
     @settings(max_examples=10, deadline=None, database=None, derandomize=True)
     @given(values(shapes.setting_shape(setting)))
-    def holds(value: Any) -> None:
+    def holds(value):
         program = Program("spec", {setting: Given(value, Origin("written"))})
         (again,) = lang.load(lang.show(program))
         assert again == program
@@ -196,7 +193,7 @@ ELSEWHERE = ("use/source", "lab/drawing", "lab/report")
 """Files of texts for programs of others."""
 
 
-def joined(node: ast.AST) -> str:
+def joined(node):
     """The text of a literal, of one with values in it, or of several added."""
     match node:
         case ast.Constant(value=str(text)):
@@ -209,7 +206,7 @@ def joined(node: ast.AST) -> str:
             return ""
 
 
-def texts() -> Iterator[tuple[str, str]]:
+def texts():
     """Texts in the sources but docstrings, each with its place."""
     for path in FILES:
         if str(path.relative_to(PACKAGE)).startswith(ELSEWHERE):
@@ -224,14 +221,14 @@ def texts() -> Iterator[tuple[str, str]]:
 
 
 @cache
-def shapes_of(name: str) -> list[shapes.Shape]:
+def shapes_of(name):
     """The shapes of a setting and of every argument of this name."""
     name = aliases().get(name, name)
     known = [shapes.setting_shape(name)] if name in Settings.model_fields else []
     return known + [has[name] for node in KINDS if name in (has := shapes.arguments(node))]
 
 
-def takes(name: str, value: Value) -> bool:
+def takes(name, value):
     """Whether one of them takes a value."""
     for shape in shapes_of(name):
         found = Diagnostics()
@@ -241,7 +238,7 @@ def takes(name: str, value: Value) -> bool:
     return False
 
 
-def works(name: str, text: str) -> bool:
+def works(name, text):
     """Whether a value works, with something in each hole."""
     before, *after = text.split(HOLE)
     for fills in product(FILLED, repeat=len(after)):

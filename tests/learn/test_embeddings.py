@@ -2,7 +2,6 @@
 
 import random
 import weakref
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -14,11 +13,8 @@ from bertc.cost.planning.plan import Plan
 from bertc.ir.address import key
 from bertc.ir.learning.answer import TokenVectors
 from bertc.ir.learning.vector_task import Embed
-from bertc.ir.program.resolved import Resolved
-from bertc.learn.objectives import MicroBatch
 from bertc.learn.objectives.softmax.similarities import cosent, info_nce, pooled, related_losses
 from bertc.learn.step.feed import to_micro_batch
-from bertc.learn.step.step import TrainStep
 from bertc.model import build
 from bertc.run.beginning import synthetic
 from bertc.tasks.examples.encode import encode
@@ -44,12 +40,12 @@ TEXTS = {
 }  # fmt: skip
 
 
-def units(count: int, texts: int) -> Tensor:
+def units(count, texts):
     drawn = torch.randn(count, texts, 6, generator=torch.Generator().manual_seed(texts))
     return torch.nn.functional.normalize(drawn.double(), dim=2).requires_grad_()
 
 
-def gradient(loss: Tensor, vectors: Tensor) -> Tensor:
+def gradient(loss, vectors):
     (found,) = torch.autograd.grad(loss, vectors)
     return found
 
@@ -109,7 +105,7 @@ def test_padding_has_no_part_in_a_vector():
         torch.testing.assert_close(pooled("cls", states, real)[row], alone[0])
 
 
-def parts_of(kind: str, resolved: Resolved, at_once: int) -> list[MicroBatch]:
+def parts_of(kind, resolved, at_once):
     """A batch of eight examples in parts of ``at_once``."""
     draw, stage, examples = random.Random(3), resolved.stages[0], []
     for n in range(8):
@@ -123,14 +119,14 @@ def parts_of(kind: str, resolved: Resolved, at_once: int) -> list[MicroBatch]:
     return [to_micro_batch(gather(task, rows, part, 0), cpu, stage) for part in parts]
 
 
-def begun(settings: str, at_once: int) -> tuple[Resolved, TrainStep]:
+def begun(settings, at_once):
     """A task and its first step, in parts of so many examples."""
     resolved = bertc.resolve(f"{NETWORK} {settings}")
     plan = Plan("cpu", "fp32", (at_once,), (False,), False, ())
     return resolved, synthetic.first_step(resolved, build(resolved), plan)
 
 
-def gradients(step: TrainStep, parts: Sequence[MicroBatch]) -> tuple[Tensor, dict[str, Tensor]]:
+def gradients(step, parts):
     sums, _, _ = step.gradients([*parts], 0)
     found = {n: p.grad.clone() for n, p in step.parameters.items() if p.grad is not None}
     return torch.stack(sums).sum(0), found
@@ -142,7 +138,7 @@ def test_micro_batches_change_neither_loss_nor_gradient(kind):
     whole, expected = gradients(step, parts_of(kind, resolved, 8))
     compared, made = step._batch_vectors, list[weakref.ref[Tensor]]()
 
-    def alone(part: MicroBatch) -> tuple[Tensor, Tensor]:
+    def alone(part):
         assert not any(vectors() is not None for vectors in made), "one graph at a time"
         vectors, scores = compared(part)
         made.append(weakref.ref(vectors))

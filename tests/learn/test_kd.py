@@ -1,6 +1,5 @@
 """Losses of distillation beside independent expressions, written from the papers."""
 
-from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -11,34 +10,32 @@ import torch.nn.functional as F
 
 from bertc.api import resolve
 from bertc.ir.network.body_node import Wanted
-from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.kd import KdLogits
-from bertc.learn.objectives import Inputs, MicroBatch, TaskTargets, corrupt, tensors_of
+from bertc.learn.objectives import MicroBatch, TaskTargets, corrupt, tensors_of
 from bertc.learn.objectives.softmax import kd
 from bertc.learn.objectives.softmax.kd import Comparison, Logits, soft_target_loss
 from bertc.learn.objectives.targets import Taught
 from bertc.learn.objectives.term import HeadInput
 from bertc.learn.step.objective import counts, make_objective
-from bertc.model import EncoderInputs, Model, build
-from bertc.model.body import Outputs
+from bertc.model import EncoderInputs, build
 from bertc.run.beginning.teachers import frozen_networks
 from tests.learn.material import rows, vocab
 
 close = partial(torch.testing.assert_close, rtol=1e-5, atol=1e-5)
 
 
-def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
+def drawn(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def hinton(own: torch.Tensor, goal: torch.Tensor, T: float) -> torch.Tensor:
+def hinton(own, goal, T):
     """T^2 KL(p_teacher || p_student) of each prediction (Hinton et al. 2015, section 2)."""
     p, q = torch.exp(goal / T), torch.exp(own / T)
     p, q = p / p.sum(1, keepdim=True), q / q.sum(1, keepdim=True)
     return T**2 * (p * torch.log(p / q)).sum(1)
 
 
-def agree(model: Model, found: torch.Tensor, wanted: torch.Tensor, rtol: float = 1e-5) -> None:
+def agree(model, found, wanted, rtol=1e-5):
     """Losses are equal, and their gradients by each weight."""
     close(found, wanted)
     weights = [p for p in model.parameters() if p.requires_grad]
@@ -95,9 +92,7 @@ OWN = SMALL + "layers=2 hidden=16 heads=2 ffn=32 dropout=0"
 WIDE, ALIKE = (f"{SMALL} layers=4 hidden={h} heads=2 ffn=48" for h in (24, 16))
 
 
-def compared(
-    resolved: Resolved, inputs: Inputs
-) -> tuple[Model, Callable[[EncoderInputs, Wanted], Outputs], MicroBatch, torch.Tensor]:
+def compared(resolved, inputs):
     """A network and its teacher's outputs, a batch, and the mean loss of its one term."""
     stage, model = resolved.stages[0], build(resolved)
     (teacher,) = frozen_networks(stage, model)
@@ -106,45 +101,42 @@ def compared(
     return model, teacher.read_on, batch, loss / counts(stage, [batch])[0]
 
 
-def squared(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+def squared(one, other):
     """Mean squared error of each vector, over its elements."""
     return (one - other).pow(2).mean(-1)
 
 
-def tinybert(own: States, goal: States, maps: States) -> torch.Tensor:
+def tinybert(own, goal, maps):
     """Embeddings and layers m from m N/M, by one map for all (section 3.2; fit_dense)."""
     (weight, bias) = maps
     return sum(squared(own[m] @ weight.T + bias, goal[2 * m]) for m in range(3))  # type: ignore[return-value]
 
 
-def tinybert_as_printed(own: States, goal: States, maps: States) -> torch.Tensor:
+def tinybert_as_printed(own, goal, maps):
     """A map W_e for embeddings and W_h for each layer (section 3.2)."""
     pairs = [(maps[2 * m], maps[2 * m + 1]) for m in range(3)]
     each = [squared(own[m] @ w.T + b, goal[2 * m]) for m, (w, b) in enumerate(pairs)]
     return torch.stack(each).sum(0)
 
 
-def distilbert(own: States, goal: States, maps: States) -> torch.Tensor:
+def distilbert(own, goal, maps):
     """1 - cos of last states (section 3; CosineEmbeddingLoss with targets 1)."""
     a, b = own[2], goal[4]
     return 1 - (a * b).sum(-1) / (a.norm(dim=-1) * b.norm(dim=-1))
 
 
-def patient(own: States, goal: States, maps: States) -> torch.Tensor:
+def patient(own, goal, maps):
     """Squared distance of normalised [CLS] states, summed over layers 1 to M-1 (section 3.2)."""
     a, b = own[1][:, 0], goal[2][:, 0]
     return (a / a.norm(dim=-1, keepdim=True) - b / b.norm(dim=-1, keepdim=True)).pow(2).sum(-1)
 
 
-@pytest.mark.parametrize(
-    ("term", "teacher", "paper"),
-    [
-        ("kd(hidden)", WIDE, tinybert),
-        ("kd(hidden, project=each)", WIDE, tinybert_as_printed),
-        ("kd(hidden, loss=cosine, layers=last)", ALIKE, distilbert),
-        ("kd(cls, normalize=true, elements=sum)", ALIKE, patient),
-    ],
-)
+@pytest.mark.parametrize(("term", "teacher", "paper"), [
+    ("kd(hidden)", WIDE, tinybert),
+    ("kd(hidden, project=each)", WIDE, tinybert_as_printed),
+    ("kd(hidden, loss=cosine, layers=last)", ALIKE, distilbert),
+    ("kd(cls, normalize=true, elements=sum)", ALIKE, patient),
+])  # fmt: skip
 def test_states_are_compared_as_in_the_papers(term, teacher, paper):
     resolved = resolve(f"{OWN} objective={term} teacher=spec({teacher!r})")
     model, teacher_read, batch, found = compared(resolved, rows(4, 12, pairs=False))
@@ -158,13 +150,13 @@ def test_states_are_compared_as_in_the_papers(term, teacher, paper):
     agree(model, found, wanted)
 
 
-def scaled(left: torch.Tensor, right: torch.Tensor, heads: int) -> torch.Tensor:
+def scaled(left, right, heads):
     """Products of the vectors of one text, (heads, seq, seq), over sqrt(d)."""
     a, b = (torch.stack(x.chunk(heads, dim=-1)) for x in (left, right))
     return torch.einsum("nqd,nkd->nqk", a, b) / a.shape[-1] ** 0.5
 
 
-def divergence(goal: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+def divergence(goal, own):
     """KL of each row of products, averaged over heads (MiniLM, equations 6 and 7)."""
     p, q = torch.exp(goal), torch.exp(own)
     p, q = p / p.sum(-1, keepdim=True), q / q.sum(-1, keepdim=True)
@@ -175,46 +167,43 @@ Parts = list[torch.Tensor]
 """Queries, keys and values of one text in one layer, (seq, width) each."""
 
 
-def minilm(own: Parts, goal: Parts) -> torch.Tensor:
+def minilm(own, goal):
     """Attention distributions and value relations (Wang et al. 2020, 3.1 and 3.2)."""
     attention = divergence(scaled(goal[0], goal[1], 2), scaled(own[0], own[1], 2))
     return attention + divergence(scaled(goal[2], goal[2], 2), scaled(own[2], own[2], 2))
 
 
-def minilm_v2(own: Parts, goal: Parts) -> torch.Tensor:
+def minilm_v2(own, goal):
     """Relations of queries, of keys and of values in 4 heads (Wang et al. 2021, 3.1 and 3.2)."""
     each = [divergence(scaled(b, b, 4), scaled(a, a, 4)) for a, b in zip(own, goal, strict=True)]
     return torch.stack(each).sum(0)
 
 
-def tinybert_scores(own: Parts, goal: Parts) -> torch.Tensor:
+def tinybert_scores(own, goal):
     """Squared error of scores before the softmax, mean over elements (section 3.2)."""
     return squared(scaled(own[0], own[1], 2), scaled(goal[0], goal[1], 2)).mean(0)
 
 
-def tinybert_released(own: Parts, goal: Parts) -> torch.Tensor:
+def tinybert_released(own, goal):
     """The same with scores at or below a bound as 0 in both (task_distill.py, -1e2 there)."""
     a, b = (scaled(x[0], x[1], 2) for x in (own, goal))
     zero = torch.zeros(())
     return squared(torch.where(a <= -1, zero, a), torch.where(b <= -1, zero, b)).mean(0)
 
 
-def probabilities(own: Parts, goal: Parts) -> torch.Tensor:
+def probabilities(own, goal):
     a, b = (scaled(x[0], x[1], 2).softmax(-1) for x in (own, goal))
     return squared(a, b).mean(0)
 
 
 @pytest.mark.parametrize("pack", ["false", "true"])
-@pytest.mark.parametrize(
-    ("term", "teacher", "paper", "pairs"),
-    [
-        ("kd(relations, of=[attention, values])", WIDE, minilm, [(2, 4)]),
-        ("kd(relations, heads=4, layers=3)", WIDE, minilm_v2, [(2, 3)]),
-        ("kd(attention)", WIDE, tinybert_scores, [(1, 2), (2, 4)]),
-        ("kd(attention, zero_below=-1)", ALIKE, tinybert_released, [(1, 2), (2, 4)]),
-        ("kd(attention, of=probabilities)", ALIKE, probabilities, [(1, 2), (2, 4)]),
-    ],
-)
+@pytest.mark.parametrize(("term", "teacher", "paper", "pairs"), [
+    ("kd(relations, of=[attention, values])", WIDE, minilm, [(2, 4)]),
+    ("kd(relations, heads=4, layers=3)", WIDE, minilm_v2, [(2, 3)]),
+    ("kd(attention)", WIDE, tinybert_scores, [(1, 2), (2, 4)]),
+    ("kd(attention, zero_below=-1)", ALIKE, tinybert_released, [(1, 2), (2, 4)]),
+    ("kd(attention, of=probabilities)", ALIKE, probabilities, [(1, 2), (2, 4)]),
+])  # fmt: skip
 def test_attention_is_compared_as_in_the_papers(term, teacher, paper, pairs, pack, monkeypatch):
     """Text by text, so that padding and the other texts of a row are not even there."""
     monkeypatch.setattr(kd, "CPU_PAIRS", 3 * 4 * 12 * 12)

@@ -7,12 +7,12 @@ import torch
 import torch.nn.functional as F
 
 from bertc.api import resolve
-from bertc.learn.objectives import Losses, MicroBatch, corrupt, token_logits
+from bertc.learn.objectives import Losses, corrupt, token_logits
 from bertc.learn.objectives.softmax import cross_entropy
 from bertc.learn.objectives.softmax.cross_entropy import Scorer, adaptive_logits, adaptive_loss
 from bertc.learn.objectives.terms import with_output_positions
 from bertc.learn.step.objective import make_objective
-from bertc.model import Model, build
+from bertc.model import build
 from bertc.model.body import Outputs
 from bertc.model.model import drawn
 from tests.learn.material import losses, program, rows, vocab
@@ -21,18 +21,18 @@ from tests.model import material
 Activation = Callable[[torch.Tensor], torch.Tensor]
 
 
-def weights(model: Model) -> dict[str, torch.Tensor]:
+def weights(model):
     """The weights of the heads by name, and the token table."""
     token = model.encoder.embeddings.token.get_parameter("weight")
     return {**dict(model.heads.named_parameters()), "token": token}
 
 
-def everywhere(batch: MicroBatch) -> MicroBatch:
+def everywhere(batch):
     """The same, of an encoder that was asked for the states of every position."""
     return batch._replace(reading=batch.reading._replace(output_positions=None))
 
 
-def setting(objective: str, extra: str = "") -> tuple[MicroBatch, torch.Tensor, Model]:
+def setting(objective, extra=""):
     resolved = program(objective, 40, f"E=12 pooler=true format=segment-pair {extra}")
     batch = everywhere(corrupt(resolved.stages[0], rows(6, 40), vocab(), 0))
     generator, model = torch.Generator().manual_seed(9), build(resolved)
@@ -42,9 +42,7 @@ def setting(objective: str, extra: str = "") -> tuple[MicroBatch, torch.Tensor, 
     return batch, torch.randn(6, 40, 16, generator=generator).requires_grad_(), model
 
 
-def layer(
-    x: torch.Tensor, w: dict[str, torch.Tensor], dense: str, norm: str, f: Activation, eps: float
-) -> torch.Tensor:
+def layer(x, w, dense, norm, f, eps):
     x = f(w[f"{dense}.weight"] @ x + w[f"{dense}.bias"])
     x = (x - x.mean()) / (x.var(unbiased=False) + eps).sqrt()
     return x * w[f"{norm}.weight"] + w[f"{norm}.bias"]
@@ -61,15 +59,12 @@ def test_states_that_were_asked_for_give_the_losses_of_all_states():
         assert torch.equal(found[kind].sum, term.sum)
 
 
-@pytest.mark.parametrize(
-    ("terms", "few"),
-    [
-        ("kd(cls, layers=[1])", True),
-        ("kd(embeddings) + kd(attention, layers=[1])", True),
-        ("kd(cls, layers=last)", False),
-        ("kd(relations, heads=2)", False),
-    ],
-)
+@pytest.mark.parametrize(("terms", "few"), [
+    ("kd(cls, layers=[1])", True),
+    ("kd(embeddings) + kd(attention, layers=[1])", True),
+    ("kd(cls, layers=last)", False),
+    ("kd(relations, heads=2)", False),
+])  # fmt: skip
 def test_terms_of_lower_layers_leave_the_last_one_to_the_tokens_that_others_read(terms, few):
     teacher = "teacher=spec('layers=2 hidden=16 heads=2 ffn=32 vocab=1000 seq=40')"
     size = "layers=2 hidden=16 heads=2 ffn=32 vocab=1000 dropout=0 seq=40"
@@ -172,7 +167,7 @@ def test_losses_are_one_graph_with_the_same_values_and_gradients():
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
 
 
-def operands(dtype: torch.dtype) -> tuple[list[torch.Tensor], torch.Tensor, torch.Tensor]:
+def operands(dtype):
     generator = torch.Generator().manual_seed(2)
     shapes = ((37, 24), (501, 24), (501,))
     leaves = [torch.randn(s, generator=generator).to(dtype).requires_grad_() for s in shapes]

@@ -1,30 +1,28 @@
 """Which tokens are predicted and in which order, against a sampler that takes draws in turn."""
 
 from collections import Counter
-from collections.abc import Sequence
 
 import pytest
 import torch
 
 from bertc.ir.learning.objective import Plm
-from bertc.learn.objectives import Inputs, MicroBatch, corrupt
+from bertc.learn.objectives import corrupt
 from bertc.learn.objectives.draws import another, below, bits, unit
 from bertc.learn.objectives.text.plm import chained, find_spans, shuffle_ranks
-from bertc.model import PermutationMask
 from tests.learn.material import CLS, SEP, chosen, corrupted, program, rows, vocab
 from tests.learn.samples import words_of
 
 
-def order_of(batch: MicroBatch) -> PermutationMask:
+def order_of(batch):
     return batch.reading.permutation
 
 
-def seeing(order: PermutationMask) -> torch.Tensor:
+def seeing(order):
     """Which token (b, s, s) sees which."""
     return order.rank[:, None, :] < order.visible_below[:, :, None]
 
 
-def spans(objective: Plm, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor]:
+def spans(objective, inputs):
     """Marks on the spans, and the random numbers they are made of."""
     seq = inputs.token_ids.shape[1]
     drawn = bits(3, inputs.copies, inputs.example_ids, seq)
@@ -32,9 +30,7 @@ def spans(objective: Plm, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor]:
     return find_spans(objective, inputs, real, vocab(), drawn), drawn
 
 
-def one_by_one(
-    objective: Plm, ids: Sequence[int], length: int, n_at: Sequence[int], left_at: Sequence[int]
-) -> set[int]:
+def one_by_one(objective, ids, length, n_at, left_at):
     """As the release walks through a text: context, span, context, and the next."""
     words = words_of(ids[:length], [i < 700 for i in range(1000)], [i < 10 for i in range(1000)])
     begins = sorted({b for b, _ in words} | {i for i in range(length) if ids[i] < 10})
@@ -140,12 +136,12 @@ def test_chains_are_followed_to_their_end():
 REUSED = "format=stream-pair(reuse=60, both_ways=true) attention=relative segments=0"
 
 
-def reused(inputs: Inputs, objective: str = "plm") -> MicroBatch:
+def reused(inputs, objective="plm"):
     """Rows of 120 tokens in two parts of 60."""
     return corrupt(program(objective, 120, REUSED).stages[0], inputs, vocab(), 3)
 
 
-def text_of_two(count: int) -> Inputs:
+def text_of_two(count):
     """Rows that begin with text; then a segment, [SEP], another, [SEP] and [CLS]."""
     inputs = rows(count, 120, full=True, pairs=False)
     ids = inputs.token_ids.clone()
@@ -186,7 +182,7 @@ def test_parts_are_shuffled_each_on_its_own():
 
 
 def test_text_that_runs_backward_is_told_by_the_words_it_has_forward():
-    def turned(part_bs: torch.Tensor) -> torch.Tensor:
+    def turned(part_bs):
         return part_bs.unflatten(1, (2, 60)).flip(2).flatten(1)
 
     inputs = text_of_two(60)

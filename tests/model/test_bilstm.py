@@ -1,7 +1,6 @@
 """The bidirectional LSTM and its table of vectors: torch's own equations, runs, refusals."""
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +17,8 @@ from bertc.cost.planning.plan import Fit, Machine, plan
 from bertc.cost.rules import cost
 from bertc.hub.leaving.exporting import export_model
 from bertc.ir import operation as op
-from bertc.ir.program.resolved import Resolved, model_weights
+from bertc.ir.program.resolved import model_weights
 from bertc.model import EncoderInputs, build
-from bertc.model.bilstm import BiLstm
 from bertc.model.weights import initial_values
 from bertc.run.beginning.init_from import TABLE
 from bertc.run.models.loading import load
@@ -38,7 +36,7 @@ CASES = ["bilstm(20)", "bilstm(20, layers=2)"]
 pytestmark = pytest.mark.usefixtures("in_the_farm")
 
 
-def body_of(setting: str, objective: str = "mlm") -> BiLstm:
+def body_of(setting, objective="mlm"):
     settings = "vocab=wordpiece(100) embedding=12 seq=32 steps=5 batch=4 dropout=0"
     body = build(resolve(f"body={setting} {settings} objective={objective}")).encoder.eval()
     generator = torch.Generator().manual_seed(1)
@@ -48,7 +46,7 @@ def body_of(setting: str, objective: str = "mlm") -> BiLstm:
     return body
 
 
-def torchs_own(body: BiLstm) -> torch.nn.LSTM:
+def torchs_own(body):
     """torch.nn.LSTM with the same weights."""
     node = body.node
     reference = torch.nn.LSTM(
@@ -65,7 +63,7 @@ def torchs_own(body: BiLstm) -> torch.nn.LSTM:
     return reference
 
 
-def rows(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+def rows(seed=0):
     generator = torch.Generator().manual_seed(seed)
     ids_bs = torch.randint(5, 100, (len(LENGTHS), max(LENGTHS)), generator=generator)
     return ids_bs, torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
@@ -155,7 +153,7 @@ def test_what_is_counted_is_what_is_built_and_computed(setting, objective):
     assert counter.get_total_flops() == sum(cost(each, ANY).flops for each in stated)
 
 
-def spec(name: str, body: str, **beside: str) -> str:
+def spec(name, body, **beside):
     """The text of a tiny program of that body."""
     settings = {**TOY, **PROGRAMS[name], **beside, "body": body}
     of_transformers = ("layers", "hidden", "heads", "ffn", "share")
@@ -222,7 +220,7 @@ def test_vectors_of_a_file_are_rows_of_a_table(tmp_path):
     assert load(tmp_path / "trained").encoder.tokens.weight[hens].tolist() != [1, 2, 3, 4]
 
 
-def begun_with(file: Path, run: Path, **beside: str) -> Resolved:
+def begun_with(file, run, **beside):
     """A run of which the table begins with the vectors of a file."""
     beside |= {"vocab": "words(60)", "init": f'vectors("{file}")', "embedding": "4"}
     (resolved,) = points(spec("glue", "bilstm(8)", **beside))

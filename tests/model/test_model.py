@@ -117,14 +117,11 @@ def reference(model: Model, token_ids: torch.Tensor) -> torch.Tensor:
     return x
 
 
-@pytest.mark.parametrize(
-    "extra",
-    [
-        "share=none", "share=all E=16", "share=groups(2) E=48 pooler=true",
-        "share=map([0, 0, 2, 2], [0, 1, 1, 3])",
-        "heads=[4, 2, 1, 8] head_dim=8 ffn=[64, 32, 16, 128]",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("extra", [
+    "share=none", "share=all E=16", "share=groups(2) E=48 pooler=true",
+    "share=map([0, 0, 2, 2], [0, 1, 1, 3])",
+    "heads=[4, 2, 1, 8] head_dim=8 ffn=[64, 32, 16, 128]",
+])  # fmt: skip
 def test_forward_is_the_equation(extra):
     model = build(tiny(extra)).eval()
     torch.testing.assert_close(model.encode(ids()), reference(model, ids()), atol=2e-6, rtol=1e-5)
@@ -143,31 +140,24 @@ def test_initial_weights_depend_on_seed_and_name_alone():
 
 
 WIDE = "layers=1 hidden=256 seq=16 vocab=4000"
-GLOROT = (
-    "layers=1 hidden=256 embedding=128 seq=512 vocab=100 objective=rtd generator=unigram "
-    "initializer=normal(0.02, positions=0.01, glorot=true)"
-)
-DEEP = (
-    "layers=8 hidden=128 heads=2 ffn=512 vocab=100 seq=16 "
-    "initializer=truncated-normal(0.02, cut=3, depth_scaled=true)"
-)
+GLOROT = "layers=1 hidden=256 embedding=128 seq=512 vocab=100 objective=rtd generator=unigram "
+GLOROT += "initializer=normal(0.02, positions=0.01, glorot=true)"
+DEEP = "layers=8 hidden=128 heads=2 ffn=512 vocab=100 seq=16 initializer=truncated-normal(0.02, "
+DEEP += "cut=3, depth_scaled=true)"
 UNIFORM = "layers=1 hidden=128 heads=2 ffn=512 vocab=100 seq=16 initializer=uniform(0.03)"
 
 
-@pytest.mark.parametrize(
-    ("settings", "name", "std", "most"),
-    [
-        # A standard normal cut at 2 has standard deviation 0.8796, a uniform draw bound / sqrt(3).
-        (WIDE, "encoder.embeddings.token.weight", 0.02 * 0.8796, 0.04),
-        (GLOROT, "encoder.embeddings.project.weight", (2 / 384) ** 0.5, (6 / 384) ** 0.5),
-        (GLOROT, "heads.rtd.weight", (2 / 257) ** 0.5, (6 / 257) ** 0.5),
-        (GLOROT, "encoder.embeddings.position.weight", 0.01, 1.0),
-        (DEEP, "encoder.attention.3.output.weight", 0.02 / 4, 0.06 / 4),
-        (DEEP, "encoder.ffn.3.outer.weight", 0.02 / 4, 0.06 / 4),
-        (DEEP, "encoder.ffn.3.inner.weight", 0.02, 0.06),
-        (UNIFORM, "encoder.ffn.0.inner.weight", 0.03 / 3**0.5, 0.03),
-    ],
-)
+@pytest.mark.parametrize(("settings", "name", "std", "most"), [
+    # A standard normal cut at 2 has standard deviation 0.8796, a uniform draw bound / sqrt(3).
+    (WIDE, "encoder.embeddings.token.weight", 0.02 * 0.8796, 0.04),
+    (GLOROT, "encoder.embeddings.project.weight", (2 / 384) ** 0.5, (6 / 384) ** 0.5),
+    (GLOROT, "heads.rtd.weight", (2 / 257) ** 0.5, (6 / 257) ** 0.5),
+    (GLOROT, "encoder.embeddings.position.weight", 0.01, 1.0),
+    (DEEP, "encoder.attention.3.output.weight", 0.02 / 4, 0.06 / 4),
+    (DEEP, "encoder.ffn.3.outer.weight", 0.02 / 4, 0.06 / 4),
+    (DEEP, "encoder.ffn.3.inner.weight", 0.02, 0.06),
+    (UNIFORM, "encoder.ffn.0.inner.weight", 0.03 / 3**0.5, 0.03),
+])  # fmt: skip
 def test_initial_weights_follow_their_distribution(settings, name, std, most):
     weight = build(resolve(settings)).get_parameter(name)
     assert weight.std().item() == pytest.approx(std, rel=0.1 if weight.numel() < 1000 else 0.02)
@@ -192,13 +182,10 @@ def test_a_model_without_pooler_says_so():
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch hides it from all but errors
-@pytest.mark.parametrize(
-    ("extra", "graphs"),
-    [
-        ("share=all layers=4 E=16", 2), ("share=attention layers=3", 2), ("layers=4 norm=pre", 3),
-        ("layers=2 ffn=[64, 32]", 3),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("extra", "graphs"), [
+    ("share=all layers=4 E=16", 2), ("share=attention layers=3", 2), ("layers=4 norm=pre", 3),
+    ("layers=2 ffn=[64, 32]", 3),
+])  # fmt: skip
 def test_layers_alike_are_compiled_once(monkeypatch, extra, graphs):
     model = build(tiny(extra))
     plain = [hidden_and_gradient(model, lengths) for lengths in LENGTHS]
@@ -235,10 +222,8 @@ def test_few_outputs_padding_and_packing_change_no_state(extra):
 
 
 TOY = "layers=2 hidden=24 heads=2 ffn=40 vocab=100 seq=16 dropout=0"
-MODERN = (
-    "norm=pre(bias=false, embeddings=true, first=false) activation=geglu(bias=false) "
-    "head=transform(bias=false) segments=0"
-)
+MODERN = "norm=pre(bias=false, embeddings=true, first=false) activation=geglu(bias=false) "
+MODERN += "head=transform(bias=false) segments=0"
 
 
 def drawn(settings: str) -> tuple[Model, dict[str, torch.Tensor]]:

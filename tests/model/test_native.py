@@ -12,7 +12,7 @@ from bertc.learn.objectives.softmax import cross_entropy
 from bertc.model.attention.attend import attend
 from bertc.model.attention.masks import Mask
 from bertc.model.ffn import activate, activated, gate_activated
-from bertc.model.native import Kernels, drop, dropout, kernels_for, library, missing
+from bertc.model.native import drop, dropout, kernels_for, library, missing
 from bertc.model.native import kernels as tensors
 from bertc.model.norm import build_norm, sum_and_norm
 from bertc.model.positions import Angles, Rotation
@@ -23,7 +23,7 @@ TYPES = pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 5e-6), (tor
 Tensors = tuple[torch.Tensor, ...]
 
 
-def kernels(dtype: torch.dtype) -> Kernels:
+def kernels(dtype):
     found = kernels_for(torch.ones(1, dtype=dtype))
     if found is None:
         pytest.skip(missing("fp32"))
@@ -31,20 +31,18 @@ def kernels(dtype: torch.dtype) -> Kernels:
 
 
 @pytest.fixture
-def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_compiler(monkeypatch):
     monkeypatch.setattr(tensors, "_kernels", lambda value: None)
 
 
-def mask(shape: tuple[int, ...], dtype: torch.dtype, seed: int, rate: float) -> torch.Tensor:
+def mask(shape, dtype, seed, rate):
     """What rows of that shape are multiplied by if the next draw follows this seed, in fp64."""
     torch.manual_seed(seed)
     ones = torch.ones(shape, dtype=torch.float32)
     return kernels(torch.float32).dropout(ones, drop(rate), shape[-1]).double()
 
 
-def agree(
-    y: torch.Tensor, of: Tensors, exact: torch.Tensor, exact_of: Tensors, close: float
-) -> None:
+def agree(y, of, exact, exact_of, close):
     """Values and gradients, those of ``exact`` made by autograd in fp64."""
     upstream = torch.randn(y.shape, generator=torch.Generator().manual_seed(1)).to(y.dtype)
     made = (y, *torch.autograd.grad(y, of, upstream))
@@ -53,7 +51,7 @@ def agree(
         torch.testing.assert_close(one.double(), other, atol=close, rtol=close)
 
 
-def leaves(*given: torch.Tensor) -> Tensors:
+def leaves(*given):
     return tuple(t.detach().double().requires_grad_() for t in given)
 
 
@@ -110,7 +108,7 @@ NORMS: dict[str, NormFunction] = {
 }  # fmt: skip
 
 
-def exact_norm(node: NormFunction, x: torch.Tensor, weights: Tensors) -> torch.Tensor:
+def exact_norm(node, x, weights):
     if isinstance(node, LayerNormNode):
         return F.layer_norm(x, x.shape[-1:], *weights, eps=node.eps)
     return F.rms_norm(x, x.shape[-1:], *weights, eps=node.eps)
@@ -165,7 +163,7 @@ def test_attention_without_a_compiler(no_compiler):
     torch.manual_seed(0)
     q, k, v = (torch.randn(2, 1, 5, 3, dtype=torch.float64, requires_grad=True) for _ in range(3))
 
-    def attention(*qkv: torch.Tensor) -> torch.Tensor:
+    def attention(*qkv):
         torch.manual_seed(5)
         return attend(*qkv, Mask(), RATE)
 
@@ -181,7 +179,7 @@ def test_loss(dtype, close, monkeypatch):
     targets = torch.randint(1000, (33,))
     targets[:20] = (x @ table.mT).argmax(1)[:20].clamp(max=999)
 
-    def found() -> Tensors:
+    def found():
         losses, hits, drawn = cross_entropy.vocabulary_loss(x, table, bias, targets, chances, 1000)
         return losses, hits, drawn, *torch.autograd.grad(losses.sum(), (x, table, bias))
 

@@ -9,9 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from bertc.api import resolve
 from bertc.cost import estimate
 from bertc.ir import operation as op
-from bertc.ir.network.positions import BucketedPositions
-from bertc.ir.program.resolved import Resolved
-from bertc.model import EncoderInputs, Model, build
+from bertc.model import EncoderInputs, build
 from bertc.model.attention.attend import attend
 from bertc.model.attention.masks import Blocks, kernel_mask, mask_of, near
 from bertc.model.positions import slopes
@@ -40,14 +38,14 @@ KINDS = [
 ]
 
 
-def program(extra: str, *sets: str) -> Resolved:
+def program(extra, *sets):
     """BASE, in which ``extra`` and ``sets`` count."""
     own = {setting.partition("=")[0] for setting in extra.split()}
     kept = (setting for setting in BASE.split() if setting.partition("=")[0] not in own)
     return resolve(" ".join([*kept, extra]), sets)
 
 
-def bucket(apart: int, node: BucketedPositions) -> int:
+def bucket(apart, node):
     """T5's bucket of a distance, by the thresholds of its ranges."""
     half, near = node.buckets // 2, node.buckets // 4
     steps = (near * (node.distance / near) ** (n / (half - near)) for n in range(1, half - near))
@@ -59,11 +57,11 @@ def bucket(apart: int, node: BucketedPositions) -> int:
 IDS = rows_of(B, S)
 
 
-def made(extra: str, *sets: str) -> Model:
+def made(extra, *sets):
     return drawn(program(extra, *sets))
 
 
-def turned(x: torch.Tensor, place: int, model: Model, reach: int | None) -> torch.Tensor:
+def turned(x, place, model, reach):
     """A head's numbers as complex ones, each pair times e^(i angle)."""
     node = model.resolved.encoder.positions
     if node.kind != "rotary":
@@ -81,7 +79,7 @@ def turned(x: torch.Tensor, place: int, model: Model, reach: int | None) -> torc
     return result
 
 
-def slope(head: int, heads: int) -> float:
+def slope(head, heads):
     """Those of a power of two of heads, then every other of twice as many (the paper's code)."""
     if math.log2(heads).is_integer():
         return float(2 ** (-8 * (head + 1) / heads))
@@ -89,7 +87,7 @@ def slope(head: int, heads: int) -> float:
     return slope(head, whole) if head < whole else slope(2 * (head - whole), 2 * whole)
 
 
-def attended(model: Model, layer: int, x: torch.Tensor, places: list[int]) -> torch.Tensor:
+def attended(model, layer, x, places):
     """What one attention part makes of states (s, h) at some places, before its norm."""
     node = model.resolved.encoder
     kind, heads = node.attention.at(layer), node.layers[layer].heads
@@ -106,7 +104,7 @@ def attended(model: Model, layer: int, x: torch.Tensor, places: list[int]) -> to
         x_snd = x_snd / (x_snd.square().mean(2, keepdim=True) + node.norm.eps).sqrt()
         made_of[part] = (x_snd * w[f"{part}_norm.weight"]).flatten(1)
 
-    def head_of(part: str, place: int, head: int) -> torch.Tensor:
+    def head_of(part, place, head):
         return turned(made_of[part][place, head * D : (head + 1) * D], place, model, kind.reach)
 
     result = torch.zeros(len(places), heads * D)

@@ -1,11 +1,9 @@
 """Rows whose scores are made in parts, dropout, and gradients of picked rows, as torch has them."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from bertc.api import resolve
 from bertc.model import EncoderInputs, build
@@ -85,7 +83,7 @@ def test_draws_follow_the_seed():
 pytestmark = pytest.mark.filterwarnings("ignore")  # the compiler's own
 
 
-def compiled(function: Callable[..., Any], operations: set[str]) -> Callable[..., Any]:
+def compiled(function, operations):
     """The function as the compiler has it before it writes code, whose operations are noted."""
     with traced(lambda graph: operations.update(str(node.target) for node in graph.graph.nodes)):
         return torch.compile(function, fullgraph=True, dynamic=False)
@@ -117,7 +115,7 @@ def test_scores_by_distance_are_gather_distances_and_brought_back():
     entry = context - 1 - places[:, :, None] + torch.arange(context)
     upstream = upstream * (entry < scores.shape[3])  # nobody sees the others
 
-    def gathered(scores: Tensor, context: int, places: Tensor) -> Tensor:
+    def gathered(scores, context, places):
         return scores.gather(3, entry.clamp(max=context).expand(n, b, q, context))
 
     operations: set[str] = set()
@@ -129,6 +127,6 @@ def test_scores_by_distance_are_gather_distances_and_brought_back():
     _refuse_scatters(operations)
 
 
-def _refuse_scatters(operations: set[str]) -> None:
+def _refuse_scatters(operations):
     assert operations
     assert not {name for name in operations if "index_put" in name or "scatter" in name}

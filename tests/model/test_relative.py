@@ -1,13 +1,12 @@
 """Attention by distance against its formula, one pair of tokens after the other."""
 
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
 
 from bertc.api import resolve
-from bertc.model import EncoderInputs, Model
+from bertc.model import EncoderInputs
 from tests.model import material
 from tests.model.material import drawn, rows_of
 
@@ -20,22 +19,20 @@ KINDS = [
 ]  # fmt: skip
 
 
-def made(extra: str, base: str = BASE) -> Model:
+def made(extra, base=BASE):
     return drawn(resolve(base + extra))
 
 
 IDS = rows_of(B, S)
 
 
-def wave(distance: int, clamp: int) -> torch.Tensor:
+def wave(distance, clamp):
     far = max(-clamp, min(clamp, distance)) if clamp else distance
     angles = [far / 10_000 ** (2 * i / H) for i in range(H // 2)]
     return torch.tensor([math.sin(a) for a in angles] + [math.cos(a) for a in angles])
 
 
-def attended(
-    model: Model, layer: int, x: torch.Tensor, segments: torch.Tensor, seen: Callable[[int], range]
-) -> torch.Tensor:
+def attended(model, layer, x, segments, seen):
     """What one attention part makes of states (s, h), of which each sees some, before its norm."""
     node = model.resolved.encoder
     owner = node.attention_owner[layer]

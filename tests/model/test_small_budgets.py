@@ -1,16 +1,14 @@
 """LTG-, ELC-, GPT- and crammed BERT, and residual streams, against their definitions in torch."""
 
 import math
-from collections.abc import Callable
 from functools import partial
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
 from bertc.api import resolve
-from bertc.model import EncoderInputs, Model, build
+from bertc.model import EncoderInputs, build
 from tests.kinds import UNIONS
 from tests.model.material import ROWS, assert_alone, assert_counted, drawn
 
@@ -26,7 +24,7 @@ IDS = torch.randint(5, VOCAB, (2, SEQ), generator=torch.Generator().manual_seed(
 REAL = torch.arange(SEQ) < torch.tensor([[SEQ], [SEQ - 13]])
 
 
-def rows_of_the_table() -> Tensor:
+def rows_of_the_table():
     """Near distances have a row each, farther ones share those of a logarithmic scale."""
     apart = torch.arange(SEQ)[:, None] - torch.arange(SEQ)
     near, far = BUCKETS // 2, apart.abs().clamp(max=FAR - 1).double()
@@ -35,24 +33,24 @@ def rows_of_the_table() -> Tensor:
     return BUCKETS - 1 + apart.sign() * steps
 
 
-def by_definition(weights: dict[str, Tensor], kind: str, causal: bool) -> Tensor:
+def by_definition(weights, kind, causal):
     """Scores (b, s, v) of every token."""
     eps = 1e-5 if kind == "gpt" else 1e-7
     body = {name.removeprefix("encoder."): w for name, w in weights.items()}
 
-    def plain(x: Tensor) -> Tensor:
+    def plain(x):
         return F.layer_norm(x, x.shape[-1:], eps=eps)
 
-    def mapped(x: Tensor, name: str) -> Tensor:
+    def mapped(x, name):
         return F.linear(x, body[f"{name}.weight"], body.get(f"{name}.bias"))
 
-    def normed(x: Tensor, name: str) -> Tensor:
+    def normed(x, name):
         return F.layer_norm(x, x.shape[-1:], body[f"{name}.weight"], body[f"{name}.bias"], eps)
 
-    def heads(x: Tensor) -> Tensor:
+    def heads(x):
         return x.unflatten(-1, (HEADS, -1)).transpose(-3, -2)
 
-    def attention(x: Tensor, name: str) -> Tensor:
+    def attention(x, name):
         x, table = plain(x), normed(body["relative.distance.weight"], "relative.norm")
         query, key, value = (heads(mapped(x, f"{name}.{n}")) for n in ("query", "key", "value"))
         far = (heads(mapped(table, f"{name}.{n}"))[:, rows] for n in ("query", "key"))
@@ -68,11 +66,11 @@ def by_definition(weights: dict[str, Tensor], kind: str, causal: bool) -> Tensor
             )
         return normed(mapped(context, f"{name}.output"), f"{name}.output_norm")
 
-    def feed(x: Tensor, name: str) -> Tensor:
+    def feed(x, name):
         gate = F.gelu(mapped(plain(x), f"{name}.gate"), approximate="tanh")
         return mapped(plain(mapped(plain(x), f"{name}.inner") * gate), f"{name}.outer")
 
-    def weighed(place: str) -> Tensor:
+    def weighed(place):
         numbers = body[f"residual.{place}"]
         return torch.tensordot(
             numbers.softmax(0) if kind == "elc" else numbers, torch.stack(outputs), 1
@@ -102,9 +100,7 @@ def test_scores_and_gradients_are_those_of_the_definition(kind, objective):
     assert_scores(model, objective, partial(by_definition, kind=kind, causal=objective == "clm"))
 
 
-def assert_scores(
-    model: Model, objective: str, defined: Callable[[dict[str, Tensor]], Tensor]
-) -> None:
+def assert_scores(model, objective, defined):
     """Scores and their gradients are those of a definition in double precision."""
     weights, real = dict(model.named_parameters()), REAL if objective == "mlm" else None
     exact = {name: weight.detach().double().requires_grad_() for name, weight in weights.items()}
@@ -124,14 +120,14 @@ def assert_scores(
         torch.testing.assert_close(one.double(), other, atol=1e-4, rtol=1e-4, msg=name)
 
 
-def crammed(weights: dict[str, Tensor]) -> Tensor:
+def crammed(weights):
     """Scores (b, s, v) of every token by crammed BERT, with the parts that there are weights of."""
     body = {name.removeprefix("encoder."): w for name, w in weights.items()}
 
-    def mapped(x: Tensor, name: str) -> Tensor:
+    def mapped(x, name):
         return F.linear(x, body[f"{name}.weight"], body.get(f"{name}.bias"))
 
-    def normed(x: Tensor, name: str) -> Tensor:
+    def normed(x, name):
         return F.layer_norm(x, (HIDDEN,), body[f"{name}.weight"], body[f"{name}.bias"], 1e-12)
 
     angles = torch.arange(SEQ).double()[:, None] / 10_000 ** (torch.arange(0, HIDDEN, 2) / HIDDEN)
@@ -183,7 +179,7 @@ STREAMS = ("elc", "elc(zero=true)", "dwa")
 ROW = EncoderInputs(torch.randint(5, 100, (2, 16), generator=torch.Generator().manual_seed(1)))
 
 
-def streamed(model: Model, kind: str) -> Tensor:
+def streamed(model, kind):
     """Last states (b, s, h) of a pre-norm network, each layer from the list of all outputs."""
     body = model.encoder
     named = body.named_parameters()
@@ -191,15 +187,15 @@ def streamed(model: Model, kind: str) -> Tensor:
     outputs = [body.embeddings(ROW, torch.float32)]
     contexts = body._contexts(ROW, outputs[0])
 
-    def attend(layer: int, x: Tensor) -> Tensor:
+    def attend(layer, x):
         part = body.attention[str(body.node.attention_owner[layer])]
         return part(part.norm(x), None, contexts[layer])
 
-    def feed(layer: int, x: Tensor) -> Tensor:
+    def feed(layer, x):
         part = body.ffn[str(body.node.ffn_owner[layer])]
         return part(part.norm(x))
 
-    def summed(place: str) -> Tensor:
+    def summed(place):
         weights = numbers[place].softmax(0) if "elc" in kind else numbers[place]
         return sum(weight * x for weight, x in zip(weights, outputs, strict=True))
 

@@ -72,11 +72,9 @@ def test_a_file_runs_alone_and_loads_the_weights_of_a_run(tmp_path):
     (tmp_path / "tiny.py").write_text(emit_source(resolved))
     model = build(resolved)
     save_file(dict(model.state_dict()), tmp_path / "weights.safetensors")
-    loading = (
-        "import runpy; tiny = runpy.run_path('tiny.py', run_name='__main__'); "
-        "model = tiny['Model'](); tiny['load'](model, 'weights.safetensors'); "
-        "print(float(model.encoder.embeddings.token.weight.detach().sum()))"
-    )
+    loading = "import runpy; tiny = runpy.run_path('tiny.py', run_name='__main__'); model = "
+    loading += "tiny['Model'](); tiny['load'](model, 'weights.safetensors'); "
+    loading += "print(float(model.encoder.embeddings.token.weight.detach().sum()))"
     command = [sys.executable, "-c", loading]  # in a folder that has no bertc
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     *shown, loaded_sum = ran.stdout.splitlines()

@@ -3,7 +3,6 @@ Axes: b rows, s tokens, u of them unseen, h hidden.
 """
 
 import functools
-from typing import Any
 
 import pytest
 import torch
@@ -11,7 +10,7 @@ from torch._dynamo.utils import counters
 from torch.nn.functional import pad
 
 from bertc.api import resolve
-from bertc.model import EncoderInputs, Model, PermutationMask, gather_positions
+from bertc.model import EncoderInputs, PermutationMask, gather_positions
 from tests.model.material import drawn, rows_of
 
 B, S = 2, 6
@@ -30,7 +29,7 @@ SEES = {0: {1, 2, 3, 4, 5}, 1: {1, 5}, 2: {1, 3, 5}, 3: {1, 5}, 4: {1, 2, 3, 5},
 """Whom each token sees, itself left out where it is predicted."""
 
 
-def made(extra: str) -> Model:
+def made(extra):
     return drawn(resolve(BASE + extra))
 
 
@@ -38,18 +37,16 @@ IDS = rows_of(B, S)
 SEGMENTS = torch.tensor([[0, 0, 0, 1, 1, 2], [0, 1, 1, 1, 1, 2]])
 
 
-def segments(model: Model) -> torch.Tensor:
+def segments(model):
     table = model.resolved.encoder.segments
     return SEGMENTS.clamp(max=table - 1) if table else SEGMENTS
 
 
-def states(
-    model: Model, token_ids: torch.Tensor, order: PermutationMask | None = ORDER, **more: Any
-) -> torch.Tensor:
+def states(model, token_ids, order=ORDER, **more):
     return model.read(EncoderInputs(token_ids, segments(model), permutation=order, **more))
 
 
-def touched(model: Model, at: int, order: PermutationMask = ORDER) -> tuple[set[int], set[int]]:
+def touched(model, at, order=ORDER):
     """Which first and second states a change of token ``at`` reaches."""
     changed = IDS.clone()
     changed[:, at] = (changed[:, at] - 5 + 7) % 45 + 5

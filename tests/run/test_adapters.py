@@ -35,9 +35,7 @@ def tuned(base: object, **changed: str) -> Resolved:
     return points(text(TUNED, **{"init": f'"{base}"', **changed}))[0]
 
 
-def test_a_run_learns_its_pairs_goes_on_to_the_same_bits_and_ends_merged(
-    farm_run, tmp_path, resumes, go
-):
+def test_a_run_learns_its_pairs_resumes_to_the_bit_and_ends_merged(farm_run, tmp_path, resumes, go):
     base = farm_run(text(BASE))
     resumes(tuned(base), 2)
     run, before = tmp_path / "straight", read_model(base)[1]
@@ -119,13 +117,10 @@ def test_a_run_goes_on_to_the_same_bits_and_is_used_as_it_was_trained(tmp_path, 
         graph_of(load(tmp_path / "straight")).refuse_unsayable()
 
 
-@pytest.mark.parametrize(
-    ("extra", "layers"),
-    [
-        ("features=last", ()), ("features=second-to-last", (11,)), ("features=embeddings", (0,)),
-        ("features=sum(last=4)", (9, 10, 11, 12)), ("features=concat(all)", tuple(range(1, 13))),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("extra", "layers"), [
+    ("features=last", ()), ("features=second-to-last", (11,)), ("features=embeddings", (0,)),
+    ("features=sum(last=4)", (9, 10, 11, 12)), ("features=concat(all)", tuple(range(1, 13))),
+])  # fmt: skip
 def test_layers_are_named_from_the_top(extra, layers):
     task = 'tag("-", labels=[x, y], examples=9)'
     ((stage,),) = (each.stages for each in points(f"extends bert-base task={task} {extra}"))

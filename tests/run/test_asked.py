@@ -82,8 +82,7 @@ def test_arguments_left_out_of_a_task_are_those_it_was_learned_with(files):
 def test_a_head_of_pairs_reads_pairs_alone(files):
     resolved = bertc.resolve(spec(files, f"classify('{files}/train.tsv', text=one, pair=two)"))
     for named in ("classify(text=one, pair='')", "xnli('x', name=classify)"):
-        with pytest.raises(UsageError) as refused:
-            task_of(resolved, named)
+        refused = pytest.raises(UsageError, task_of, resolved, named)
     assert "the answers of the task" in refused.value.message, "three labels, not two"
     with pytest.raises(UsageError, match="learned from text and pair, but .* reads text") as caught:
         task_of(resolved, "classify(text=one, pair='')")
@@ -92,8 +91,7 @@ def test_a_head_of_pairs_reads_pairs_alone(files):
     with pytest.raises(UsageError, match="learned from text, but .* reads text and pair"):
         task_of(single, "classify(pair=two)")
     rte = bertc.resolve(spec(files, "glue(rte, 'RTE', examples=9)"))
-    with pytest.raises(UsageError) as caught:
-        task_of(rte, "classify(name=rte, text=one)")
+    caught = pytest.raises(UsageError, task_of, rte, "classify(name=rte, text=one)")
     assert caught.value.help == '--task "classify(name=rte, text=COLUMN, pair=COLUMN)"'
     assert task_of(rte, "classify(name=rte, text=one, pair=two)")[1].pair == "two"
 
@@ -163,8 +161,7 @@ def test_parts_and_files_of_a_folder_are_scored(files):
     assert example.words == ("I", "live", "in", "New", "York")
     first, *others = examples("tab.txt", "I live in\tYork\nYork is old\nI like it\n")
     assert (first.words, len(others)) == (("I", "live", "in", "York"), 2)
-    with pytest.raises(DataError) as caught:
-        examples("plain.jsonl", '{"words": ["New", "York"]}\n')
+    caught = pytest.raises(DataError, examples, "plain.jsonl", '{"words": ["New", "York"]}\n')
     assert caught.value.help.startswith("a word a line")
 
 
@@ -277,14 +274,11 @@ def numbers(value):
     return [value] if isinstance(value, float) else []
 
 
-@pytest.mark.parametrize(
-    ("kind", "row"),
-    [
-        ("classify", "a hen"), ("classify", ("a", "b", "c")), ("choose", ("a hen", "pond")),
-        ("choose", ("a hen", ["pond"])), ("read", "a hen"), ("tag", 7), ("stars", ("a hen", None)),
-        ("stars", {"text": None}), ("choose", {"question": "a hen", "a": "pond"}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("kind", "row"), [
+    ("classify", "a hen"), ("classify", ("a", "b", "c")), ("choose", ("a hen", "pond")),
+    ("choose", ("a hen", ["pond"])), ("read", "a hen"), ("tag", 7), ("stars", ("a hen", None)),
+    ("stars", {"text": None}), ("choose", {"question": "a hen", "a": "pond"}),
+])  # fmt: skip
 def test_a_row_of_another_shape_says_what_is_expected(runs, kind, row):
     named = type(row).__name__
     with pytest.raises(TypeError, match=rf"row 0: \w+ expects .*, not (?:{named} |[\w, ]+$)"):
@@ -309,10 +303,8 @@ def test_texts_become_what_encode_takes(runs):
     torch.testing.assert_close(hidden[:1, : alone.shape[1]], alone)
     assert model.tokenizer(["a hen " * 99])["token_ids"].shape == (1, 16), "no more positions"
     assert model.tokenizer([])["token_ids"].shape == (0, 0)
-    with pytest.raises(TypeError, match="neither a text nor"):
-        model.tokenizer([["a", "b"]])
-    with pytest.raises(UsageError, match="top is 0"):
-        model.fill("a [MASK]", top=0)
+    pytest.raises(TypeError, model.tokenizer, [["a", "b"]]).match("neither a text nor")
+    pytest.raises(UsageError, model.fill, "a [MASK]", top=0).match("top is 0")
     assert model.fill("a [MASK]", top=2) == fill(runs / "runs" / "quickstart", "a [MASK]", top=2)
 
 

@@ -4,8 +4,6 @@ Means equal their closed forms, and both survive kill and resume.
 
 import json
 import shutil
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -30,19 +28,19 @@ STAGES: dict[str, dict[str, object]] = {
 FAST = "adamw(1e-2, warmup=0, schedule=constant)"
 
 
-def made(tiny: Any) -> Any:
+def made(tiny):
     return tiny(stages=STAGES, optimizer=FAST, save_every=1, keep="all", eval_every=1)
 
 
 @pytest.fixture(scope="module")
-def run(tiny: Any, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tiny, cache, tmp_path_factory):
     """A run with an average in two of three stages, a checkpoint a step."""
     found = tmp_path_factory.mktemp("average") / "run"
     train(made(tiny), found, cache=cache, quiet=True)
     return found
 
 
-def averaged_steps(run: Path) -> list[int]:
+def averaged_steps(run):
     found = (run / "checkpoints").glob("*/average.safetensors")
     return sorted(int(path.parent.name[5:]) for path in found)
 
@@ -59,7 +57,7 @@ def test_averages_equal_their_closed_forms(run):
             assert torch.allclose(last.double(), wanted, rtol=0, atol=1e-6), name
 
 
-def stood_at(run: Path, step: int, name: str = "at") -> Path:
+def stood_at(run, step, name="at"):
     """The run as it was after a step."""
     copy = run.with_name(f"{name}-{step}")
     if not copy.exists():
@@ -86,7 +84,7 @@ def test_resumed_at_any_step_it_is_the_same(tiny, resumes):
 
 
 @pytest.mark.parametrize(("settings", "kind"), [({"layers": 2}, "average"), ({}, "weights")])
-def test_a_stage_begins_anew_with_the_average_and_goes_on_with_the_weights(
+def test_a_stage_begins_with_the_average_or_goes_on_with_weights(
     tiny, go, tmp_path, run, settings, kind
 ):
     """Its rate is too small to move a weight; those of the stage before are no average's."""
@@ -129,8 +127,7 @@ def test_a_run_with_another_average_is_refused_by_name(run):
     content = json.loads(file.read_text())
     content["stages"][0]["average"]["kind"] = "checkpoints"
     file.write_text(json.dumps(content))
-    with pytest.raises(DataError, match=r"average is missing or unknown"):
-        read_model(file.parent)
+    pytest.raises(DataError, read_model, file.parent).match(r"average is missing or unknown")
 
 
 @pytest.fixture
@@ -180,9 +177,7 @@ def test_a_stage_ends_early_with_its_best_weights(tuned, scored, tmp_path, optio
     assert not list((tmp_path / "run" / "checkpoints" / "step-00000020").glob("best*"))
 
 
-def test_a_stage_that_was_never_stopped_ends_with_its_best_weights(
-    tuned, scored, tmp_path, go, barn
-):
+def test_a_stage_never_stopped_ends_with_its_best_weights(tuned, scored, tmp_path, go, barn):
     scored({2: 0.5, 4: 0.7, 6: 0.6})
     report = go(tuned(steps=6))
     assert "stage main ended at step 6 of 6: best at step 4" in report.notes
@@ -214,8 +209,7 @@ def test_an_evaluation_cut_short_at_the_end_is_made_again(tuned, scored, tmp_pat
             return evaluate(model, stage, data, stop, within, progress)
 
         patch.setattr(phase, "evaluate_tasks", stop)
-        with pytest.raises(StoppedError):
-            go(resolved, "cut")
+        pytest.raises(StoppedError, go, resolved, "cut")
     go(resolved, "cut", resume=True)
     same_run(tmp_path / "straight", tmp_path / "cut")
 

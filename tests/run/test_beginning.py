@@ -5,8 +5,6 @@ With all of them, with chosen layers, or with the embeddings alone.
 import json
 import re
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +19,6 @@ from bertc.base.diagnostics import (
     ResumeRefusedError,
     SpecError,
 )
-from bertc.ir.program.resolved import Resolved
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.run.beginning.init_from import source_of
 from bertc.run.models.loading import read_model
@@ -55,7 +52,7 @@ def follow(tiny, first):
     return make
 
 
-def test_training_goes_on_from_a_finished_run_or_folders_of_either_layout(
+def test_it_goes_on_from_a_run_or_folders_of_either_layout(
     follow, first, tmp_path, first_weights, go
 ):
     before = weights(first)
@@ -72,17 +69,15 @@ def test_training_goes_on_from_a_finished_run_or_folders_of_either_layout(
         assert all(torch.equal(begun[name], before[name]) for name in before)
 
 
-def test_sources_that_are_damaged_or_not_there_are_told_before_text(
+def test_sources_damaged_or_not_there_are_told_before_text(
     follow, first, tmp_path, monkeypatch, go
 ):
     damaged = shutil.copytree(first, tmp_path / "damaged")
     for path in (damaged / "checkpoints").glob("*/weights.safetensors"):
         path.write_bytes(b"damaged")
     monkeypatch.setattr(start, "prepare", lambda *_: pytest.fail("text was prepared"))
-    with pytest.raises(DataError, match="undamaged"):
-        go(follow(source=damaged, steps=20), "second")
-    with pytest.raises(MissingInputError):
-        go(follow(init=f"'{tmp_path}/none'"), "run")
+    pytest.raises(DataError, go, follow(source=damaged, steps=20), "second").match("undamaged")
+    pytest.raises(MissingInputError, go, follow(init=f"'{tmp_path}/none'"), "run")
 
 
 def test_heads_are_taken_where_both_have_them(tiny, follow, first, tmp_path, first_weights, go):
@@ -129,21 +124,18 @@ def test_the_vocabulary_is_that_of_the_source_unless_written(first, tmp_path):
     assert resolve(mine, (init, "vocab=wordpiece(99)")).vocabulary.size == 99
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ("layers=1", "it has 2 layers, but this network 1"),
-        ("hidden=48 ffn=64", "embeddings.token.weight is 120 x 32 there and 120 x 48 here"),
-        ("embedding=16", "embeddings.token.weight is 120 x 32 there and 120 x 16 here"),
-        ("share=all", "its encoder.attention.1.key.bias has no place here"),
-        ("norm=pre", "it has no encoder.norm.bias"),
-        ("segments=0", "its encoder.embeddings.segment.weight has no place here"),
-        ("layers=4 grow=identity", "grow=identity needs norm=pre"),
-        ("positions=learned(30)", "position.weight is 24 x 32"),
-        ("vocab=wordpiece(60)", "tokens and this run's .* there and .* here"),
-        ("vocab=wordpiece(120, lower=false)", "tokens and this run's .* there and .* here"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "message"), [
+    ("layers=1", "it has 2 layers, but this network 1"),
+    ("hidden=48 ffn=64", "embeddings.token.weight is 120 x 32 there and 120 x 48 here"),
+    ("embedding=16", "embeddings.token.weight is 120 x 32 there and 120 x 16 here"),
+    ("share=all", "its encoder.attention.1.key.bias has no place here"),
+    ("norm=pre", "it has no encoder.norm.bias"),
+    ("segments=0", "its encoder.embeddings.segment.weight has no place here"),
+    ("layers=4 grow=identity", "grow=identity needs norm=pre"),
+    ("positions=learned(30)", "position.weight is 24 x 32"),
+    ("vocab=wordpiece(60)", "tokens and this run's .* there and .* here"),
+    ("vocab=wordpiece(120, lower=false)", "tokens and this run's .* there and .* here"),
+])  # fmt: skip
 def test_what_does_not_fit_is_named(follow, tmp_path, settings, message, go):
     with pytest.raises(DataError, match=message) as refused:
         go(follow(settings), "second")
@@ -194,8 +186,7 @@ def test_resuming_needs_the_source_only_before_the_first_checkpoint(
 
     with monkeypatch.context() as patch:
         patch.setattr(session.checkpoints, "remove_older", stop_after_the_first)
-        with pytest.raises(BertcError):
-            go(resolved, "late")
+        pytest.raises(BertcError, go, resolved, "late")
     shutil.rmtree(source)
     go(tiny(steps=5), "source")
     with pytest.raises(ResumeRefusedError, match="the weights of init: sha256"):
@@ -210,36 +201,33 @@ pytestmark = pytest.mark.usefixtures("in_the_farm")
 
 
 @pytest.fixture
-def deep(farm_run: Callable[[str], Path]) -> Path:
+def deep(farm_run):
     """A network of four layers, not all with as many heads, that learned mlm."""
     return farm_run(text(DEEP))
 
 
-def student(init: str, **changed: str) -> Resolved:
+def student(init, **changed):
     open_ = dict.fromkeys(("layers", "hidden", "heads", "ffn", "segments"), "")
     return points(text({**SMALL, **open_, "init": init, **changed}))[0]
 
 
-def begun(resolved: Resolved) -> dict[str, torch.Tensor]:
+def begun(resolved):
     return dict(bertc.build(resolved).named_parameters())
 
 
-def layer_of(weights: Any, number: int) -> list[torch.Tensor]:
+def layer_of(weights, number):
     parts = (f"encoder.attention.{number}.", f"encoder.ffn.{number}.")
     return [weights[name] for name in sorted(weights) if name.startswith(parts)]
 
 
-@pytest.mark.parametrize(
-    ("chosen", "own", "taken"),
-    [
-        ("[3, 0]", "", [3, 0]),
-        ("[1, 1, 2]", "", [1, 1, 2]),
-        ("uniform", "2", [1, 3]),
-        ("first", "3", [0, 1, 2]),
-        ("top", "2", [2, 3]),
-        ("top", "", [0, 1, 2, 3]),
-    ],
-)
+@pytest.mark.parametrize(("chosen", "own", "taken"), [
+    ("[3, 0]", "", [3, 0]),
+    ("[1, 1, 2]", "", [1, 1, 2]),
+    ("uniform", "2", [1, 3]),
+    ("first", "3", [0, 1, 2]),
+    ("top", "2", [2, 3]),
+    ("top", "", [0, 1, 2, 3]),
+])  # fmt: skip
 def test_layers_are_the_chosen_ones(deep, chosen, own, taken):
     resolved = student(f'layers("{deep}", {chosen})', layers=own)
     old, there = read_model(deep)
@@ -268,18 +256,15 @@ def test_chosen_layers_go_on_are_listed_and_need_no_path_of_their_own(deep, resu
     resumes(student(f'layers("{deep}", [0, 2])'), 2)
 
 
-@pytest.mark.parametrize(
-    ("init", "changed", "problem"),
-    [
-        ("layers({}, [0, 1, 2])", {"layers": "2"}, "names 3 layers, and this network has 2"),
-        ("layers({}, [0, 4])", {}, "names layer 4 of 4, counted from 0"),
-        ("layers({}, first)", {"layers": "5"}, "there are 4 layers, and this network has 5"),
-        ("layers({}, uniform)", {"layers": "3"}, "4 layers are no multiple of the 3"),
-        ("layers({}, first)", {"hidden": "16", "heads": "1"}, "x 32 there and .*16 here"),
-        ("layers({}, [0, 1])", {"share": "all", "heads": "1"}, "layers 1 and 0 share their"),
-        ("{}", {"layers": "2", "heads": "1"}, r"begin with some of them, as in init=layers\("),
-    ],
-)
+@pytest.mark.parametrize(("init", "changed", "problem"), [
+    ("layers({}, [0, 1, 2])", {"layers": "2"}, "names 3 layers, and this network has 2"),
+    ("layers({}, [0, 4])", {}, "names layer 4 of 4, counted from 0"),
+    ("layers({}, first)", {"layers": "5"}, "there are 4 layers, and this network has 5"),
+    ("layers({}, uniform)", {"layers": "3"}, "4 layers are no multiple of the 3"),
+    ("layers({}, first)", {"hidden": "16", "heads": "1"}, "x 32 there and .*16 here"),
+    ("layers({}, [0, 1])", {"share": "all", "heads": "1"}, "layers 1 and 0 share their"),
+    ("{}", {"layers": "2", "heads": "1"}, r"begin with some of them, as in init=layers\("),
+])  # fmt: skip
 def test_layers_that_are_not_there_or_do_not_fit_are_refused(deep, init, changed, problem):
     with pytest.raises((SpecError, DataError)) as refused:
         bertc.build(student(init.format(f'"{deep}"'), **changed))

@@ -5,10 +5,8 @@ import os
 import random
 import resource
 import shutil
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -25,7 +23,6 @@ from bertc.cost.planning.plan import Plan
 from bertc.hub.folders import checkpoint_folders
 from bertc.ir.base import Normal, Weight
 from bertc.ir.learning.optimizer import Adam, moments_of
-from bertc.ir.program.resolved import Resolved
 from bertc.lab.report.report import report_page
 from bertc.lab.results.compare import results
 from bertc.lab.results.listing import list_runs
@@ -50,23 +47,23 @@ FACTS = {"run": "f" * 64, "threads": 1}
 Tensors = dict[str, torch.Tensor]
 
 
-def tensors(step: int) -> tuple[Tensors, Tensors]:
+def tensors(step):
     draw = torch.Generator().manual_seed(step)
     weights = {w.name: torch.randn(w.shape, generator=draw) for w in TABLE}
     moments = {f"{m}.{w.name}": torch.randn(w.shape, generator=draw) for m in "mv" for w in TABLE}
     return weights, moments
 
 
-def content(weights: Tensors, moments: Tensors) -> dict[str, Tensors]:
+def content(weights, moments):
     return {checkpoints.WEIGHTS: weights, checkpoints.OPTIMIZER: moments}
 
 
-def save(parent: Path, step: int, keep: int = 3) -> Path:
+def save(parent, step, keep=3):
     progress = {"step": step, "tokens": step * 10}
     return checkpoints.save(parent, step, content(*tensors(step)), progress, FACTS, keep)
 
 
-def newest_step(parent: Path) -> int | None:
+def newest_step(parent):
     found, _ = checkpoints.newest(parent, FACTS["run"])
     return found.step if found else None
 
@@ -104,14 +101,12 @@ class Cut(BaseException):
     """The power is cut."""
 
 
-def cut_at(
-    monkeypatch: pytest.MonkeyPatch, limit: int, act: Callable[[], object]
-) -> tuple[bool, list[str]]:
+def cut_at(monkeypatch, limit, act):
     """Let so many calls of the file system happen and none after; whether it ended, and them."""
     done: list[str] = []
 
-    def counted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **options: Any) -> Any:
+    def counted(name, real):
+        def call(*arguments, **options):
             if len(done) == limit:
                 raise Cut  # so do all that follow: nothing is cleaned up
             done.append(name)
@@ -161,8 +156,7 @@ def test_folders_that_are_made_are_named_on_the_disk(tmp_path, monkeypatch):
     durable.make_folder(Path("a/c"))
     assert synced[2:] == [tmp_path / "a"]
     (tmp_path / "file").write_text("")
-    with pytest.raises(FileExistsError):
-        durable.make_folder(tmp_path / "file")
+    pytest.raises(FileExistsError, durable.make_folder, tmp_path / "file")
 
 
 def test_a_checkpoint_that_was_put_aside_is_found_until_another_is_there(tmp_path):
@@ -174,7 +168,7 @@ def test_a_checkpoint_that_was_put_aside_is_found_until_another_is_there(tmp_pat
     assert list(tmp_path.iterdir()) == [folder]
 
 
-def damage(folder: Path, draw: random.Random) -> str:
+def damage(folder, draw):
     """Harm a checkpoint in one of many ways; returns what was done."""
     victim = draw.choice(sorted(folder.iterdir()))
     raw, elsewhere = victim.read_bytes(), folder.parent / "elsewhere"
@@ -182,11 +176,9 @@ def damage(folder: Path, draw: random.Random) -> str:
     what = draw.choice(["flip", "flip", "cut", "grow", "lose", "add", "swap", "link", "blank"])
     changed = raw[place] ^ (1 << draw.randrange(8))
     contents = {
-        "flip": raw[:place] + bytes([changed]) + raw[place + 1 :],
-        "cut": raw[:place],
-        "grow": raw + draw.randbytes(draw.randint(1, 9)),
-        "blank": b"\0" * len(raw),
-    }
+        "flip": raw[:place] + bytes([changed]) + raw[place + 1 :], "cut": raw[:place],
+        "grow": raw + draw.randbytes(draw.randint(1, 9)), "blank": b"\0" * len(raw),
+    }  # fmt: skip
     match what:
         case _ if what in contents:
             victim.write_bytes(contents[what])
@@ -220,22 +212,18 @@ def test_two_hundred_damaged_checkpoints_are_all_detected(tmp_path):
 
 def test_renamed_checkpoints_and_hostile_manifests_are_damage(tmp_path):
     folder = save(tmp_path, 1).rename(tmp_path / "step-00000009")
-    with pytest.raises(DataError, match="is of step 1"):
-        checkpoints.verify(folder)
+    pytest.raises(DataError, checkpoints.verify, folder).match("is of step 1")
     for text in ("[" * 100_000, "{}", '{"content": 3}', "", "\xff", " " * 2**21):
         (folder / "manifest.json").write_text(text)
         assert newest_step(tmp_path) is None
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda t: t.pop("a.bias"), r"a.bias is None, not \(\(3,\), torch.float32\)"),
-        (lambda t: t.update(b=torch.zeros(1)), r"b is .*, not None"),
-        (lambda t: t.update({"a.bias": torch.zeros(4)}), r"a.bias is \(\(4,\), .*, not \(\(3,\)"),
-        (lambda t: t.update({"a.bias": torch.zeros(3).half()}), "a.bias is .*float16"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    (lambda t: t.pop("a.bias"), r"a.bias is None, not \(\(3,\), torch.float32\)"),
+    (lambda t: t.update(b=torch.zeros(1)), r"b is .*, not None"),
+    (lambda t: t.update({"a.bias": torch.zeros(4)}), r"a.bias is \(\(4,\), .*, not \(\(3,\)"),
+    (lambda t: t.update({"a.bias": torch.zeros(3).half()}), "a.bias is .*float16"),
+])  # fmt: skip
 def test_tensors_must_be_those_of_the_weight_table(tmp_path, change, message):
     weights, moments = tensors(1)
     change(weights)
@@ -253,16 +241,14 @@ def test_a_file_that_cannot_grow_names_path_need_and_room(tmp_path, monkeypatch,
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, before[1]))
     try:
-        with pytest.raises(CannotWriteError) as caught:
-            save(tmp_path, 2)
+        caught = pytest.raises(CannotWriteError, save, tmp_path, 2)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     message = caught.value.message.lower()
     for part in ("step-00000002: file too large", "bytes needed", "free"):
         assert part in message
     monkeypatch.setattr(durable, "free_bytes", lambda path: 1000)
-    with pytest.raises(CannotWriteError, match=r"disk is full .*needed, 1,000 free"):
-        save(tmp_path, 2)
+    pytest.raises(CannotWriteError, save, tmp_path, 2).match(r"disk is full .*needed, 1,000 free")
     assert newest_step(tmp_path) == 1
     assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000001"]
 
@@ -282,7 +268,7 @@ LOCK = Lock(resolved="r", data="d", init="", threads=2, plan=PLAN, machine={}, v
 LINE = {"kind": "eval", "step": 4, "stage": "main", "loss": 2.0, "losses": {"mlm": 2.0}}
 
 
-def test_a_lock_is_read_as_it_was_written_or_damaged(tmp_path: Path) -> None:
+def test_a_lock_is_read_as_it_was_written_or_damaged(tmp_path):
     path = tmp_path / "lock.json"
     LOCK.write(path)
     assert Lock.read(path) == LOCK
@@ -295,11 +281,10 @@ def test_a_lock_is_read_as_it_was_written_or_damaged(tmp_path: Path) -> None:
         assert "remove" in caught.value.help
     for content in ("", "[1]", "{}", "[" * 100_000, "\udce9"):
         path.write_bytes(content.encode("utf-8", "surrogateescape"))
-        with pytest.raises(DataError, match=r"lock\.json"):
-            Lock.read(path)
+        pytest.raises(DataError, Lock.read, path).match(r"lock\.json")
 
 
-def test_what_is_named_as_a_file_of_a_run_and_is_none(tmp_path: Path) -> None:
+def test_what_is_named_as_a_file_of_a_run_and_is_none(tmp_path):
     os.mkfifo(tmp_path / "spent.jsonl")
     with pytest.raises(MissingInputError, match="no plain file"):
         append_line(tmp_path / "spent.jsonl", {})
@@ -310,8 +295,7 @@ def test_what_is_named_as_a_file_of_a_run_and_is_none(tmp_path: Path) -> None:
     assert checkpoint_folders(parent) == [(4, parent / "step-00000004")]
     assert checkpoint_folders(tmp_path / "none") == []
     (tmp_path / "resolved.json").mkdir()
-    with pytest.raises(MissingInputError, match="it is a folder"):
-        RunFolder(tmp_path).read_resolved()
+    pytest.raises(MissingInputError, RunFolder(tmp_path).read_resolved).match("it is a folder")
 
 
 WRONG = (
@@ -322,15 +306,14 @@ BROKEN = ("{", "[1]", "NaN", "{}", "9" * 5000, "[" * 100_000, "\udce9")
 
 
 @pytest.mark.parametrize("line", [*BROKEN, *(json.dumps({**LINE, **change}) for change in WRONG)])
-def test_a_damaged_line_of_metrics_is_named(tmp_path: Path, line: str) -> None:
+def test_a_damaged_line_of_metrics_is_named(tmp_path, line):
     path, good = tmp_path / "metrics.jsonl", json.dumps(LINE).encode() + b"\n"
     path.write_bytes(good + line.encode("utf-8", "surrogateescape") + b"\n" + good)
-    with pytest.raises(DataError, match=r"metrics\.jsonl:2 is damaged"):
-        metrics.read(path)
+    pytest.raises(DataError, metrics.read, path).match(r"metrics\.jsonl:2 is damaged")
     assert metrics.read(path, len(good)) == [LINE]  # what comes later is cut off by a resume
 
 
-def test_a_refused_end_leaves_the_digests_as_they_were(tmp_path: Path, tiny, go) -> None:
+def test_a_refused_end_leaves_the_digests_as_they_were(tmp_path, tiny, go):
     text, first = tmp_path / "farm.txt", "Hens cackle in the barn.\n\nDucks on the pond.\n\n" * 20
     text.write_text(first)
     resolved, run = tiny(f"steps=3 data=files('{text}')"), tmp_path / "run"
@@ -338,36 +321,32 @@ def test_a_refused_end_leaves_the_digests_as_they_were(tmp_path: Path, tiny, go)
     written = (run / "digests.json").read_bytes()
     lock = (run / "lock.json").rename(tmp_path / "lock.json")
     text.write_text("Geese hiss.\n\n" * 40)
-    with pytest.raises(ResumeRefusedError, match="the text: "):
-        go(resolved, resume=True)
+    pytest.raises(ResumeRefusedError, go, resolved, resume=True).match("the text: ")
     assert (run / "digests.json").read_bytes() == written
     text.write_text(first)
     lock.rename(run / "lock.json")
     (run / "model" / "mine.txt").write_text("a note")
-    with pytest.raises(UsageError, match=r"holds mine\.txt"):
-        go(resolved, resume=True)
+    pytest.raises(UsageError, go, resolved, resume=True).match(r"holds mine\.txt")
     assert (run / "digests.json").read_bytes() == written
     (run / "digests.json").unlink()
-    with pytest.raises(UsageError, match=r"holds mine\.txt"):
-        go(resolved, resume=True)
+    pytest.raises(UsageError, go, resolved, resume=True).match(r"holds mine\.txt")
     assert not (run / "digests.json").exists()
 
 
 @pytest.mark.parametrize("change", [{"stage": "other"}, {"scores": {"mrpc": {"dev": {}}}}])
-def test_results_of_another_program_are_refused(tmp_path: Path, tiny, change: Any) -> None:
+def test_results_of_another_program_are_refused(tmp_path, tiny, change):
     folder = RunFolder(tmp_path)
     folder.start(tiny(), "")
     folder.lock.write_text("{}")
     folder.metrics.write_text(json.dumps({**LINE, **change}) + "\n")
-    with pytest.raises(DataError, match="is not of this run"):
-        results([tmp_path])
+    pytest.raises(DataError, results, [tmp_path]).match("is not of this run")
 
 
 RUN = Path("run")
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory, corpus_file: Path) -> Path:
+def place(tmp_path_factory, corpus_file):
     """Two folders with a text of the same name and other documents."""
     place, documents = tmp_path_factory.mktemp("pair"), corpus_file.read_text().split("\n\n")
     for name, part in (("a", documents[:40]), ("b", documents[20:])):
@@ -377,7 +356,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, corpus_file: Path) -> Path:
 
 
 @pytest.fixture
-def program(place: Path, tiny: Any, cache: Path, tmp_path: Path, monkeypatch: Any) -> Resolved:
+def program(place, tiny, cache, tmp_path, monkeypatch):
     """A program that was trained in both folders; the working folder is a copy of the first."""
     resolved = tiny("steps=8 data=files('farm.txt', sentences=lines)")
     for name in ("b", "a"):
@@ -389,26 +368,23 @@ def program(place: Path, tiny: Any, cache: Path, tmp_path: Path, monkeypatch: An
     return resolved
 
 
-def swap(place: Path, part: str) -> None:
+def swap(place, part):
     durable.remove(RUN / part)
     copy = shutil.copytree if (place / "b" / RUN / part).is_dir() else shutil.copy
     copy(place / "b" / RUN / part, RUN / part)
 
 
-@pytest.mark.parametrize(
-    ("part", "said"),
-    [
-        ("checkpoints", "step-00000008 and lock.json are of different runs: the text"),
-        ("lock.json", "and lock.json are of different runs: the text"),
-        ("metrics.jsonl", "metrics.jsonl is not of this run"),
-        ("tokenizer", "tokenizer/tokenizer.json is not what this run wrote"),
-        *((part, "is not what this run wrote") for part in ("model", "digests.json")),
-        *(
-            (part, f"{part} is not what this run wrote")
-            for part in ("model/model.safetensors", "model/tokenizer.json", "tokenizer/vocab.txt")
-        ),
-    ],
-)
+@pytest.mark.parametrize(("part", "said"), [
+    ("checkpoints", "step-00000008 and lock.json are of different runs: the text"),
+    ("lock.json", "and lock.json are of different runs: the text"),
+    ("metrics.jsonl", "metrics.jsonl is not of this run"),
+    ("tokenizer", "tokenizer/tokenizer.json is not what this run wrote"),
+    *((part, "is not what this run wrote") for part in ("model", "digests.json")),
+    *(
+        (part, f"{part} is not what this run wrote")
+        for part in ("model/model.safetensors", "model/tokenizer.json", "tokenizer/vocab.txt")
+    ),
+])  # fmt: skip
 def test_a_part_of_another_run_is_noticed(place, program, cache, part, said, capsys):
     swap(place, part)
     with pytest.raises(ResumeRefusedError, match=said) as caught:
@@ -421,14 +397,13 @@ def test_a_part_of_another_run_is_noticed(place, program, cache, part, said, cap
         lambda: export_run(RUN, Path("out")),
         lambda: report_page([RUN]),
     ):
-        with pytest.raises(DataError, match=said):
-            way()
+        pytest.raises(DataError, way).match(said)
     seen_in_lists = part in ("checkpoints", "lock.json", "metrics.jsonl")
     assert bool(list_runs([Path(".")]).damaged) == seen_in_lists
 
 
 def test_remedies_are_remedies(place, program, cache):
-    def resumes() -> None:
+    def resumes():
         train(program, RUN, resume=True, cache=cache, quiet=True)
         load(RUN)
 

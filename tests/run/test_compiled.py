@@ -34,10 +34,8 @@ GROUPED = (
 )
 XLNET = f"{TOY} objective=plm attention=relative(untie=true,segments=true) microbatch=4 layers=2"
 TEACHER = "teacher=spec('layers=2 hidden=32 heads=2 ffn=32 seq=32 vocab=300')"
-RECOMPUTED = (
-    f"{TOY} objective=mlm+kd(attention)+kd(relations,heads=4) {TEACHER} norm=pre pack=true "
-    "recompute=on share=all layers=2"
-)
+RECOMPUTED = f"{TOY} objective=mlm+kd(attention)+kd(relations,heads=4) {TEACHER} norm=pre "
+RECOMPUTED += "pack=true recompute=on share=all layers=2"
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # The compiler's own.
     pytest.mark.usefixtures("nothing_compiled"),
@@ -100,14 +98,10 @@ def test_compiled_gradients_are_those_of_the_eager_step(monkeypatch):
     assert kernels.compiled
 
 
-@pytest.mark.parametrize(
-    ("spec", "scattered"),
-    [
-        (XLNET, {"index_put": 1}),  # states that were asked for: every place at most a few times
-        (RECOMPUTED, {"index_put": 1}),  # a teacher reads all states, so these are picked
-    ],
-    ids=["xlnet", "recomputed"],
-)
+@pytest.mark.parametrize(("spec", "scattered"), [
+    (XLNET, {"index_put": 1}),  # states that were asked for: every place at most a few times
+    (RECOMPUTED, {"index_put": 1}),  # a teacher reads all states, so these are picked
+], ids=["xlnet", "recomputed"])  # fmt: skip
 def test_gradients_of_compiled_graphs_are_those_of_the_eager_step(spec, scattered):
     names = list[str]()
 
@@ -133,13 +127,10 @@ def gradients(spec: str, *changed: str) -> dict[str, torch.Tensor]:
     return {"losses": torch.stack(sums), **grown}
 
 
-@pytest.mark.parametrize(
-    "extra",
-    [
-        "", "share=all", "norm=pre", "share=attention format=segment-pair",
-        "objective=rtd*50+mlm generator=0.5",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("extra", [
+    "", "share=all", "norm=pre", "share=attention format=segment-pair",
+    "objective=rtd*50+mlm generator=0.5",
+])  # fmt: skip
 def test_gradients_are_the_same_to_the_bit(extra):
     spec = f"layers=3 hidden=32 heads=4 vocab=300 seq=32 batch=8 steps=100 precision=fp32 {extra}"
     once, twice = gradients(f"{spec} recompute=off"), gradients(f"{spec} recompute=on")

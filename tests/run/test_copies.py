@@ -1,8 +1,6 @@
 """Runs on copies of their examples: masked words of trained runs, steps, resuming."""
 
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -24,7 +22,7 @@ SENTENCES = ("the old hens sit in the gate", "the ducks", "")
 
 
 @pytest.fixture
-def both(farm_run: Callable[[str], Path]) -> str:
+def both(farm_run):
     """Copies by edits, and by a masked-language model of a few steps."""
     return f'2*edit(mask=40%) + replace("{farm_run(spec("mlm"))}", share=50%)'
 

@@ -50,14 +50,11 @@ def layer(model, number):
     }
 
 
-@pytest.mark.parametrize(
-    ("grow", "before", "after", "sources"),
-    [
-        ("stack", 2, 4, [0, 1, 0, 1]), ("stack", 2, 5, [0, 1, 0, 1, 0]),
-        ("interleave", 2, 4, [0, 0, 1, 1]), ("interleave", 2, 3, [0, 0, 1]),
-        ("tile", 2, 3, [0, 1, 1]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("grow", "before", "after", "sources"), [
+    ("stack", 2, 4, [0, 1, 0, 1]), ("stack", 2, 5, [0, 1, 0, 1, 0]),
+    ("interleave", 2, 4, [0, 0, 1, 1]), ("interleave", 2, 3, [0, 0, 1]),
+    ("tile", 2, 3, [0, 1, 1]),
+])  # fmt: skip
 def test_a_layer_begins_as_an_exact_copy(tiny, grow, before, after, sources):
     old, _, new, moments = begun(tiny(f"{staged(before, after)} grow={grow}"))
     for number, source in enumerate(sources):
@@ -133,16 +130,12 @@ def test_a_generator_grows_with_its_encoder(tiny):
     assert not torch.equal(weights[name.format(1)], weights[name.format(0)])
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        "grow=interleave(moments=carry) objective=mlm+sop embedding=16 recompute=on share=ffn",
-        "grow=identity norm=pre pack=true optimizer=lamb(1e-2, warmup=2, bias_correction=true)",
-        f"{RTD} optimizer=muon(1e-2, warmup=2)",
-        "objective=clm memory=16 attention=relative positions=none",
-    ],
-    ids=["carry", "identity", "electra", "memory"],
-)
+@pytest.mark.parametrize("settings", [
+    "grow=interleave(moments=carry) objective=mlm+sop embedding=16 recompute=on share=ffn",
+    "grow=identity norm=pre pack=true optimizer=lamb(1e-2, warmup=2, bias_correction=true)",
+    f"{RTD} optimizer=muon(1e-2, warmup=2)",
+    "objective=clm memory=16 attention=relative positions=none",
+], ids=["carry", "identity", "electra", "memory"])  # fmt: skip
 def test_a_run_that_grows_is_the_same_however_resumed(tiny, tmp_path, monkeypatch, settings, cache):
     resolved = tiny(f"{settings} save_every=2 eval_every=4", stages=STAGES)
     options = {"cache": cache, "quiet": True}
@@ -169,8 +162,7 @@ def test_the_count_of_updates_begins_again_and_what_changed_is_named(tiny):
     assert [stage.counted_from for stage in tiny(stages=other).stages] == [0, 12, 12, 36]
     old = tiny(stages=STAGES)
     other = {**STAGES, "deep": {"layers": 3, "steps": 6, "grow": "interleave"}}
-    with pytest.raises(ResumeRefusedError) as refused:
-        refuse_another_program(old, tiny(stages=other))
+    refused = pytest.raises(ResumeRefusedError, refuse_another_program, old, tiny(stages=other))
     assert "deep.layers: 2 -> 3" in refused.value.message
     assert "deep.grow: stack -> interleave" in refused.value.message
     same = {**STAGES, "deep": {"layers": 1, "steps": 6}}

@@ -30,10 +30,8 @@ from tests.kinds import PARTS_OF_A_STEP as PARTS
 from tests.net.programs import FARM
 from tests.run.conftest import lines, stop_after
 
-SMALL = (
-    "layers=1 hidden=16 heads=2 batch=4 seq=16 vocab=wordpiece(200) holdout=0.2 eval_examples=4 "
-    "log_every=1 data=files('farm.txt')"
-)
+SMALL = "layers=1 hidden=16 heads=2 batch=4 seq=16 vocab=wordpiece(200) holdout=0.2 "
+SMALL += "eval_examples=4 log_every=1 data=files('farm.txt')"
 pytestmark = pytest.mark.usefixtures("at_home", "in_the_farm")
 
 
@@ -117,21 +115,17 @@ def test_checkpoints_at_words_stay_and_are_exported(go, monkeypatch, tmp_path, c
     assert command("export", str(run), "--to", str(tmp_path / "one"), "--revision", "chck_9M") == 66
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ("steps=2 epochs data=files('nowhere/*.txt')", "counted in the text: no file matches"),
-        ("steps=1M words data=files('nowhere/*.txt')", "counted in the text: no file matches"),
-        ("steps=1M tokens batch=3 epochs", "is not counted in epochs"),
-        ("optimizer=adamw(schedule=cosine(cooldown=1%))", "falls from the final rate, which is 0"),
-        ("steps=1h optimizer=adamw(schedule=cosine(10%, cooldown=9))", "decay by the clock"),
-        ("steps=1h optimizer=adamw(schedule=wsd(100))", "decay by the clock is a share"),
-        ("steps=1h optimizer=adamw(schedule=polynomial(over=100))", "ends when its time does"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "message"), [
+    ("steps=2 epochs data=files('nowhere/*.txt')", "counted in the text: no file matches"),
+    ("steps=1M words data=files('nowhere/*.txt')", "counted in the text: no file matches"),
+    ("steps=1M tokens batch=3 epochs", "is not counted in epochs"),
+    ("optimizer=adamw(schedule=cosine(cooldown=1%))", "falls from the final rate, which is 0"),
+    ("steps=1h optimizer=adamw(schedule=cosine(10%, cooldown=9))", "decay by the clock"),
+    ("steps=1h optimizer=adamw(schedule=wsd(100))", "decay by the clock is a share"),
+    ("steps=1h optimizer=adamw(schedule=polynomial(over=100))", "ends when its time does"),
+])  # fmt: skip
 def test_what_cannot_be_is_refused(settings, message):
-    with pytest.raises(SpecError) as refused:
-        points(SMALL, [settings])
+    refused = pytest.raises(SpecError, points, SMALL, [settings])
     assert message in str(refused.value)
 
 
@@ -221,11 +215,9 @@ def test_nobody_is_shown_the_steps_that_stand_for_a_time(go, timed, tmp_path):
     assert changes == {text: [f"steps: 20s -> {text}"] for text in others}
     pairs = evaluate_run(run, Manner(pairs=str(tmp_path / "pairs.jsonl")), quiet=True)
     assert pairs.steps == evaluate_run(run, quiet=True).steps == steps
-    with pytest.raises(UsageError, match=f"0 to {steps - 1},"):
-        read_order(run, 0, steps + 1, print)
+    pytest.raises(UsageError, read_order, run, 0, steps + 1, print).match(f"0 to {steps - 1},")
     for other in others.values():
-        with pytest.raises(ResumeRefusedError, match="steps: 20s -> "):
-            go(other, resume=True)
+        pytest.raises(ResumeRefusedError, go, other, resume=True).match("steps: 20s -> ")
 
 
 @pytest.mark.parametrize("text", ["20s", "3min", "1.5 h", "7 h"])

@@ -52,15 +52,12 @@ def test_a_longer_run_is_one_that_never_ended(tiny, go, tmp_path, monkeypatch, c
     assert (run.path / "resolved-00000006.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("settings", "reason"),
-    [
-        ("optimizer=adamw(warmup=2)", "schedule=polynomial"),
-        ("optimizer=adamw(warmup=2, schedule=cosine)", "schedule=cosine"),
-        ("optimizer=adamw(warmup=20%, schedule=constant)", "a warm-up that is a part"),
-        (f'{FLAT} stage "a" {{ steps=6 }} stage "b" {{ steps=6 }}', "share out"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "reason"), [
+    ("optimizer=adamw(warmup=2)", "schedule=polynomial"),
+    ("optimizer=adamw(warmup=2, schedule=cosine)", "schedule=cosine"),
+    ("optimizer=adamw(warmup=20%, schedule=constant)", "a warm-up that is a part"),
+    (f'{FLAT} stage "a" {{ steps=6 }} stage "b" {{ steps=6 }}', "share out"),
+])  # fmt: skip
 def test_more_steps_are_refused_where_the_first_would_be_others(tiny, tmp_path, settings, reason):
     old = tiny(settings)
     with pytest.raises(ResumeRefusedError, match=reason) as refused:
@@ -68,18 +65,15 @@ def test_more_steps_are_refused_where_the_first_would_be_others(tiny, tmp_path, 
     assert f"--set 'init=\"{tmp_path}/run\"' --set steps=12" in refused.value.help
 
 
-@pytest.mark.parametrize(
-    ("settings", "why"),
-    [
-        ("objective=mlm(40%, p_end=10%)", r"objective .*\(p_end\)"),
-        ("prune=neurons(50%, every=25%)", r"prune .*\(prune=neurons\)"),
-        ("prune=neurons(50%)", "^$"),
-        ("average=ema(50%)", r"average .*\(average=ema\)"),
-        ("average=ema(5)", "^$"),
-        ("objective=clm memory=8 attention=relative", "memory"),
-        ("optimizer=adamw(warmup=10%, schedule=polynomial(over=100))", "^$"),  # further than it
-    ],
-)
+@pytest.mark.parametrize(("settings", "why"), [
+    ("objective=mlm(40%, p_end=10%)", r"objective .*\(p_end\)"),
+    ("prune=neurons(50%, every=25%)", r"prune .*\(prune=neurons\)"),
+    ("prune=neurons(50%)", "^$"),
+    ("average=ema(50%)", r"average .*\(average=ema\)"),
+    ("average=ema(5)", "^$"),
+    ("objective=clm memory=8 attention=relative", "memory"),
+    ("optimizer=adamw(warmup=10%, schedule=polynomial(over=100))", "^$"),  # further than it
+])  # fmt: skip
 def test_what_acts_by_shares_of_the_steps_is_made_for_them(tiny, settings, why):
     old = tiny(FLAT, settings)
     assert re.search(why, why_not_longer(old, longer(old, 24)))
@@ -93,16 +87,12 @@ def test_the_folder_stands_for_the_spec(tiny):
     with pytest.raises(ResumeRefusedError, match="^save_every, batch cannot change") as refused:
         with_settings(old, ["save_every=7", "batch=32", "microbatch=2"])
     assert refused.value.help.startswith("leave save_every, batch out; microbatch")
-    with pytest.raises(UsageError, match="one value"):
-        with_settings(old, ["steps={1,2}"])
-    with pytest.raises(SpecError):
-        with_settings(old, ["stesp=2"])
+    pytest.raises(UsageError, with_settings, old, ["steps={1,2}"]).match("one value")
+    pytest.raises(SpecError, with_settings, old, ["stesp=2"])
 
 
-SPEC = (
-    "layers=1 hidden=16 heads=2 vocab=wordpiece(120) seq=16 batch=4 steps=4 device=cpu compile=off "
-    "holdout=0.2 eval_examples=8 data=files('{text}', sentences=lines)"
-)
+SPEC = "layers=1 hidden=16 heads=2 vocab=wordpiece(120) seq=16 batch=4 steps=4 device=cpu "
+SPEC += "compile=off holdout=0.2 eval_examples=8 data=files('{text}', sentences=lines)"
 
 
 FALLING = "optimizer=adamw(lr=1e-3,warmup=1)"
@@ -134,20 +124,16 @@ def test_the_spec_with_more_steps_goes_on_too(corpus_file):
     )
     assert new.run.save_every != old.run.save_every, "which follows from the steps"
     refuse_another_program(old, new)
-    with pytest.raises(ResumeRefusedError, match="batch"):
-        refuse_another_program(old, other)
+    pytest.raises(ResumeRefusedError, refuse_another_program, old, other).match("batch")
 
 
-@pytest.mark.parametrize(
-    ("line", "code", "said"),
-    [
-        ("train", 2, "no spec given"), ("train run", 2, "is a run, not a spec"),
-        ("train --resume run --out other", 2, "in its own folder"),
-        ("train --resume runs/nope", 66, "neither a run nor a spec runs/nope"),
-        ("train --resume --out nope", 66, "neither a run nor a spec nope"),
-        ("train a.bertc --resume", 65, "heads"),  # which has no folder yet
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("line", "code", "said"), [
+    ("train", 2, "no spec given"), ("train run", 2, "is a run, not a spec"),
+    ("train --resume run --out other", 2, "in its own folder"),
+    ("train --resume runs/nope", 66, "neither a run nor a spec runs/nope"),
+    ("train --resume --out nope", 66, "neither a run nor a spec nope"),
+    ("train a.bertc --resume", 65, "heads"),  # which has no folder yet
+])  # fmt: skip
 def test_a_folder_is_resumed_or_refused(call, at_home, tmp_path, line, code, said):
     (tmp_path / "a.bertc").write_text("layers=1 hidden=16 heads=3")
     (tmp_path / "run").mkdir()
@@ -255,9 +241,7 @@ def test_steps_counted_from_epochs_are_named_as_others(steps, said, tmp_path):
     assert ("init=" in caught.value.help) == (steps > 30)
 
 
-def test_kernels_that_come_or_go_and_text_that_no_one_named_are_reported(
-    tiny, tmp_path, monkeypatch, go
-):
+def test_kernels_that_come_or_go_and_text_not_named_are_reported(tiny, tmp_path, monkeypatch, go):
     """They draw dropout another way than torch's, so what follows is another run."""
     resolved = tiny(steps=3)
     go(resolved)

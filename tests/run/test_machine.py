@@ -76,9 +76,7 @@ def test_the_plan_is_made_for_the_free_memory_that_each_has(card):
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_a_plan_beyond_the_memory_is_refused_with_one_that_fits(
-    device, tiny, tmp_path, monkeypatch
-):
+def test_a_plan_beyond_memory_is_refused_with_one_that_fits(device, tiny, tmp_path, monkeypatch):
     """Neither is one refused that fits, as far as estimates tell, nor one that was chosen."""
     shape = "layers=4 hidden=128 vocab=1000 batch=4096"
     stages = "stage 'a' { steps=2 seq=32 } stage 'b' { steps=2 seq=128 }"
@@ -220,18 +218,15 @@ def test_what_has_no_deterministic_kernel_is_named():
         raise RuntimeError("other")
 
 
-@pytest.mark.parametrize(
-    ("error", "full"),
-    [
-        (torch.OutOfMemoryError("no"), True),
-        (MemoryError(), True),
-        (RuntimeError("CUDA error: out of memory"), True),
-        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), True),
-        (RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory"), True),
-        (RuntimeError("CUDA error: an illegal memory access was encountered"), False),
-        (DataError("the text says: out of memory"), False),
-    ],
-)
+@pytest.mark.parametrize(("error", "full"), [
+    (torch.OutOfMemoryError("no"), True),
+    (MemoryError(), True),
+    (RuntimeError("CUDA error: out of memory"), True),
+    (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), True),
+    (RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory"), True),
+    (RuntimeError("CUDA error: an illegal memory access was encountered"), False),
+    (DataError("the text says: out of memory"), False),
+])  # fmt: skip
 def test_a_full_device_is_known_by_whatever_says_so(error, full):
     assert is_out_of_memory(error) == full
 

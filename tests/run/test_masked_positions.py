@@ -37,12 +37,10 @@ def masked(tiny, tmp_path, go):
 
 
 OBJECTIVES = {
-    "tokens": "2*mlm",
-    "words": "2*mlm(unit=word)+2*nsp",
-    "spans": "2*mlm(unit=span)+2*sbo",
+    "tokens": "2*mlm", "words": "2*mlm(unit=word)+2*nsp", "spans": "2*mlm(unit=span)+2*sbo",
     "ngrams": "2*mlm(30%, unit=ngram)",
     "electra": "2*rtd+2*mlm(replace=85/0/15, distinct=false) generator=0.5",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
@@ -64,9 +62,7 @@ def test_the_parts_make_the_whole(masked, tmp_path, cache, name):
     assert values_of({"kind": "eval", **again.fields()}) == pytest.approx(values_of(lines[-1]))
 
 
-def test_a_model_that_copies_knows_nothing_of_masked_positions(
-    masked, tmp_path, cache, monkeypatch
-):
+def test_a_model_that_copies_knows_nothing_of_masked_tokens(masked, tmp_path, cache, monkeypatch):
     masked()
     known = {}
     real = held_out.evaluate
@@ -191,8 +187,7 @@ def test_batches_made_at_once_have_the_shares_of_their_steps():
 
 @pytest.mark.parametrize("objective", ["mlm(p_end=20%)", "mlm(count=up, unit=adaptive)"])
 def test_what_cannot_change_is_refused(objective):
-    with pytest.raises(SpecError):
-        program(objective, SEQ)
+    pytest.raises(SpecError, program, objective, SEQ)
 
 
 def test_weights_of_types_are_those_of_the_published_formula():

@@ -129,19 +129,16 @@ def test_layouts_of_the_pipeline(farm_run, tmp_path):
     assert {*report.evaluation.scores["all by field"]} == {"syntax"}
 
 
-@pytest.mark.parametrize(
-    ("rows", "manner", "message"),
-    [
-        ((), Manner(), "have no rows"),
-        (({"good": "a b", "worse": "b"},), Manner(), "no layout of pairs has the columns good"),
-        (({"good": "a", "bad": ""},), Manner(), "toy.jsonl:1: 'bad' is empty"),
-        (({"good": "hens", "bad": "hens"},), Manner(), "are equal, as in all pairs of"),
-        (({"good": "hens " * 40, "bad": "hens"},), Manner(), "the network reads 32 tokens"),
-        (({"input_prefix": "a ", "options": "b"},), Manner(), "'options' is no list"),
-        (ROWS, Manner(objective="clm"), "learned no clm, only mlm"),
-        (ROWS, Manner(seq=5), "pairs are scored one by one"),
-    ],
-)
+@pytest.mark.parametrize(("rows", "manner", "message"), [
+    ((), Manner(), "have no rows"),
+    (({"good": "a b", "worse": "b"},), Manner(), "no layout of pairs has the columns good"),
+    (({"good": "a", "bad": ""},), Manner(), "toy.jsonl:1: 'bad' is empty"),
+    (({"good": "hens", "bad": "hens"},), Manner(), "are equal, as in all pairs of"),
+    (({"good": "hens " * 40, "bad": "hens"},), Manner(), "the network reads 32 tokens"),
+    (({"input_prefix": "a ", "options": "b"},), Manner(), "'options' is no list"),
+    (ROWS, Manner(objective="clm"), "learned no clm, only mlm"),
+    (ROWS, Manner(seq=5), "pairs are scored one by one"),
+])  # fmt: skip
 def test_what_is_no_pair(farm_run, tmp_path, rows, manner, message):
     folder = pairs_in(tmp_path / "toy", *rows)
     with pytest.raises(BertcError, match=message) as refused:
@@ -185,8 +182,7 @@ def test_rows_and_memories_of_other_lengths_read_the_same_text(read):
     assert read(seq=8, memory=40, same_length=True, clamp=20).evaluation.loss > 0
     assert without.evaluation.loss != report.evaluation.loss
     assert "rows of 50 tokens, without memory" in without.summary()
-    with pytest.raises(UsageError, match="needs a memory"):
-        read(same_length=True, memory=0)
+    pytest.raises(UsageError, read, same_length=True, memory=0).match("needs a memory")
 
 
 def test_a_window_slides_over_the_text(read):
@@ -196,8 +192,7 @@ def test_a_window_slides_over_the_text(read):
     assert 2 < found.unigram_loss < 6
     # One row, read token by token with all there is remembered, sees no less and scores alike.
     assert found.loss == pytest.approx(read(seq=20, memory=1000).evaluation.loss, abs=0.4)
-    with pytest.raises(UsageError, match="no token has"):
-        read(sliding=100_000)
+    pytest.raises(UsageError, read, sliding=100_000).match("no token has")
     # Windows of a stride predict the same tokens, the last of each from as many before it.
     strided = read(sliding=24, stride=5, examples=46)
     assert strided.evaluation.examples == strided.reading.tokens == 46
@@ -224,8 +219,7 @@ def test_other_text_is_read_whole(read, tmp_path):
     assert read(data=written).evaluation.losses == found.evaluation.losses
     with pytest.raises(UsageError, match="knows no language sw"):
         read(data=f"files('{other}', language='sw')")
-    with pytest.raises(UsageError, match="has no head for mlm"):
-        read(objective="mlm")
+    pytest.raises(UsageError, read, objective="mlm").match("has no head for mlm")
 
 
 @pytest.mark.parametrize("learned", ["sop", "nsp"])
@@ -238,8 +232,7 @@ def test_a_run_answers_the_question_that_it_did_not_learn(tiny, tmp_path, learne
 
     assert ask(learned).losses == trained.evaluation.losses
     assert [*ask(other).losses] == [other]
-    with pytest.raises(UsageError, match="makes pairs in 2 ways"):
-        ask("nsp+sop")
+    pytest.raises(UsageError, ask, "nsp+sop").match("makes pairs in 2 ways")
     with pytest.raises(UsageError, match="has no head for sbo") as refused:
         ask("sbo")
     assert f'init="{run}" objective=sbo' in refused.value.help

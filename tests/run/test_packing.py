@@ -10,17 +10,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 import bertc
 from bertc.api import resolve
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import corrupt
-from bertc.learn.objectives.targets import (
-    Boundaries,
-    Inputs,
-    MicroBatch,
-    PairTargets,
-    Predictions,
-    ReplacedTokens,
-)
+from bertc.learn.objectives.targets import Boundaries, PairTargets, Predictions, ReplacedTokens
 from bertc.learn.objectives.terms import with_output_positions
 from bertc.learn.step.feed import examples_at_once, to_micro_batch
 from bertc.learn.step.objective import make_objective
@@ -45,25 +36,25 @@ SPECS = [
 ]
 
 
-def program(extra: str) -> Resolved:
+def program(extra):
     toy = f"layers=2 hidden=32 heads=2 vocab={VOCAB} seq={ROOM} batch=4 dropout=0 pack=true"
     return resolve(f"{toy} {extra}")
 
 
-def examples() -> Inputs:
+def examples():
     return rows(len(LENGTHS), ROOM, long=LENGTHS)
 
 
-def packed(stage: Stage, batch: MicroBatch) -> MicroBatch:
+def packed(stage, batch):
     """The batch of padded rows, moved with all their predictions into packed ones."""
     before = {i: [n for n in members if n < i] for members in PACKS for i in members}
     offsets = {i: sum(LENGTHS[n] for n in others) for i, others in before.items()}
 
-    def tokens(rows: torch.Tensor) -> torch.Tensor:
+    def tokens(rows):
         joined = [torch.cat([rows[i, : LENGTHS[i]] for i in members]) for members in PACKS]
         return torch.stack([torch.nn.functional.pad(r, (0, ROOM - len(r))) for r in joined])
 
-    def slots(values: torch.Tensor, shift: bool) -> torch.Tensor:
+    def slots(values, shift):
         """Each example's entries beside each other; ``shift`` moves positions with the text."""
         moved = [values[i] + (offsets[i] if shift else 0) for i in range(len(LENGTHS))]
         rows = [torch.cat([moved[i] for i in members]) for members in PACKS]
@@ -71,11 +62,11 @@ def packed(stage: Stage, batch: MicroBatch) -> MicroBatch:
 
     numbers = [torch.full((ROOM,), n) for members in PACKS for n in range(1, len(members) + 1)]
 
-    def reading(padded: EncoderInputs) -> EncoderInputs:
+    def reading(padded):
         both = tokens(padded.token_ids), tokens(padded.segment_ids)
         return EncoderInputs(*both, sequence_ids=tokens(torch.stack(numbers)))
 
-    def replacements(padded: ReplacedTokens) -> ReplacedTokens:
+    def replacements(padded):
         weights, classified = slots(padded.weights, False), padded.classified
         whole = classified.shape == batch.originals.shape
         used = weights.long()  # slots not used hold position 0 of the row, wherever the text is
@@ -84,7 +75,7 @@ def packed(stage: Stage, batch: MicroBatch) -> MicroBatch:
             tokens(classified) if whole else weights,
         )  # fmt: skip
 
-    def moved(own: tuple[torch.Tensor, ...]) -> object:
+    def moved(own):
         match own:
             case ReplacedTokens():
                 return replacements(own)
@@ -105,7 +96,7 @@ def packed(stage: Stage, batch: MicroBatch) -> MicroBatch:
     return with_output_positions(stage, packed)
 
 
-def results(resolved: Resolved, batch: MicroBatch) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+def results(resolved, batch):
     """Sums and hits of the terms, and the gradient of every weight."""
     model = build(resolved).train()
     stage = resolved.stages[0]
@@ -115,7 +106,7 @@ def results(resolved: Resolved, batch: MicroBatch) -> tuple[torch.Tensor, dict[s
     return statistics, {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
 
 
-def both(extra: str) -> tuple[Resolved, MicroBatch, MicroBatch]:
+def both(extra):
     resolved = program(extra)
     apart = resolved.stages[0].model_copy(update={"pack": False, "padded": True})
     padded = corrupt(apart, examples(), vocab(), 1)
@@ -131,9 +122,9 @@ def test_losses_and_gradients_equal_those_of_padded_rows(extra):
 
 
 def one_by_one(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
-    offsets: torch.Tensor, other: torch.Tensor, longest: int, longest_other: int,
-) -> torch.Tensor:  # fmt: skip
+    query, key, value,
+    offsets, other, longest, longest_other,
+):  # fmt: skip
     """What the kernel for sequences of any length does, on (t, n, d), sequence by sequence."""
     assert torch.equal(offsets, other)
     assert offsets.diff().max() <= longest == longest_other
@@ -237,15 +228,12 @@ def batches(kind, resolved):
 
 
 @pytest.mark.parametrize("kind", TASKS)
-@pytest.mark.parametrize(
-    "network",
-    [
-        "",
-        "norm=pre positions=sinusoidal share=all E=16",
-        "positions=learned(50, offset=2) pooler=false segments=0",
-        "attention=relative(segments=true) positions=none segments=0",
-    ],
-)
+@pytest.mark.parametrize("network", [
+    "",
+    "norm=pre positions=sinusoidal share=all E=16",
+    "positions=learned(50, offset=2) pooler=false segments=0",
+    "attention=relative(segments=true) positions=none segments=0",
+])  # fmt: skip
 def test_losses_and_gradients_are_those_of_rows_of_their_own(kind, network):
     resolved = bertc.resolve(f"{NETWORK}{network} task={TASKS[kind]}")
     model, stage = bertc.build(resolved).eval(), resolved.stages[0]  # heads have dropout
@@ -327,17 +315,14 @@ def test_compiled_layers_read_batches_of_any_shape(monkeypatch):
     assert len(graphs) == before < 3 * 4
 
 
-@pytest.mark.parametrize(
-    ("longest", "batch", "settings", "device", "wanted"),
-    [
-        (24, 32, "", "cpu", 32),  # short ones together
-        (100, 32, "", "cpu", 16),  # longer ones in parts that have enough tokens
-        (240, 32, "", "cpu", 8),  # or enough rows
-        (240, 8, "", "cpu", 8),
-        (240, 32, "microbatch=16", "cpu", 16),
-        (240, 32, "", "cuda", 32),
-    ],
-)
+@pytest.mark.parametrize(("longest", "batch", "settings", "device", "wanted"), [
+    (24, 32, "", "cpu", 32),  # short ones together
+    (100, 32, "", "cpu", 16),  # longer ones in parts that have enough tokens
+    (240, 32, "", "cpu", 8),  # or enough rows
+    (240, 8, "", "cpu", 8),
+    (240, 32, "microbatch=16", "cpu", 16),
+    (240, 32, "", "cuda", 32),
+])  # fmt: skip
 def test_how_many_are_read_together(longest, batch, settings, device, wanted):
     spec = f"{NETWORK} task={TASKS['span']} batch={batch} {settings}"
     resolved = bertc.resolve(spec.replace("seq=48", "seq=256"))

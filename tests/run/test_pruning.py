@@ -184,13 +184,10 @@ def test_several_objectives_score_together(pruning, tmp_path, go):
 RELATIVE = "attention=relative(untie=true, segments=true) positions=none"
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        "", "norm=pre", "share=all", "attention=local(4) positions=rotary", "positions=alibi",
-        "positions=bucketed(32)", RELATIVE, "attention=disentangled positions=none",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("settings", [
+    "", "norm=pre", "share=all", "attention=local(4) positions=rotary", "positions=alibi",
+    "positions=bucketed(32)", RELATIVE, "attention=disentangled positions=none",
+])  # fmt: skip
 def test_maps_are_what_attention_weighs_values_by(settings, tiny):
     model = build(tiny(settings, heads=4)).eval()
     mask = torch.arange(12) < torch.tensor([[12], [7]])

@@ -303,9 +303,7 @@ def starve():
 TWO = ("--nproc", "2", "--resume")
 
 
-def test_the_command_starts_processes_and_ends_with_the_code_of_the_run(
-    processes, tmp_path, corpus_file
-):
+def test_the_command_starts_processes_and_ends_with_their_code(processes, tmp_path, corpus_file):
     """They go on with what one process began, and are stopped by a signal to the command."""
     spec, run, said = tmp_path / "farm.bertc", tmp_path / "run", tmp_path / "said"
     spec.write_text(

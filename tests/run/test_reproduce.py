@@ -23,66 +23,7 @@ from bertc.lab.results.groups import glue_average
 from bertc.run.records.folder import RunFolder
 from tests.run.conftest import lines, stopping
 
-TABLE = """
-title = "Depth"
-paper = "Nobody 2020"
-place = "Table 1"
-asks = "Are two layers better than one?"
-source = "made up"
-spec = "layers=24 hidden=768 objective=mlm data=$text"
-[needs.text]
-path = "farm.txt"
-form = "plain text"
-source = "a farm"
-given = "files($path)"
-[needs.said]
-path = "said.tsv"
-form = "two columns, text and label"
-source = "a farm"
-[[measures]]
-name = "perplexity"
-score = "mlm"
-better = "less"
-shown = "perplexity"
-[[measures]]
-name = "animals"
-spec = "init=$run task=classify($said, dev=$said) epochs=1"
-score = "dev.accuracy"
-shown = "percent"
-[[measures]]
-name = "both"
-mean = ["perplexity", "animals"]
-[[measures]]
-name = "work"
-score = 'mlm'
-better = "less"
-until = 99
-cost = "TFLOP"
-[[measures]]
-name = "never"
-score = 'mlm'
-better = "less"
-until = 0
-[[rows]]
-name = "one / first"
-spec = "layers=12"
-published = { parameters = 110e6, perplexity = 4.5 }
-[[rows]]
-name = "two"
-spec = "layers=24"
-published = { perplexity = 4.1 }
-[[claims]]
-says = "deeper is better"
-measure = "perplexity"
-order = ["two", "one / first"]
-[scales.tiny]
-spec = '''
-hidden=32 heads=2 ffn=64 vocab=wordpiece(60) holdout=10% seq=16 batch=8 steps=4 eval_every=2
-save_every=2 optimizer=adamw(lr=1e-3) device=cpu compile=off precision=fp32
-'''
-tasks = "seq=16 batch=8 device=cpu compile=off precision=fp32 eval_every=100 save_every=100"
-layers = "1/12"
-"""
+TABLE = Path(__file__).with_name("depth.toml").read_text()
 OUT = Path("runs/tables/depth/tiny")
 FOLDERS = ("one-first", "two")
 
@@ -203,22 +144,19 @@ def test_estimates_need_no_files_and_say_what_they_rest_on(reproduce):
         assert "bertc bench --calibrate" in out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "old", "new", "code", "said"),
-    [
-        (TRAIN, "=24", "=24 heads=7", 65, "--> depth.toml, row two:1:10"),
-        (TRAIN, "=24", "=24 data=files('no')", 65, "error[E307]: "),
-        (TRAIN, "=24", "={12, 24}", 2, "depth.toml, row two: the settings are a grid"),
-        (TRAIN, "farm.txt", "*.texts", 66, "*.texts is not there"),
-        (
-            (*TRAIN, "--estimate"),
-            '=24"\npub',
-            '=24 heads=7"\npub',
-            65,
-            "two: depth.toml, row two:1:10: E",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "old", "new", "code", "said"), [
+    (TRAIN, "=24", "=24 heads=7", 65, "--> depth.toml, row two:1:10"),
+    (TRAIN, "=24", "=24 data=files('no')", 65, "error[E307]: "),
+    (TRAIN, "=24", "={12, 24}", 2, "depth.toml, row two: the settings are a grid"),
+    (TRAIN, "farm.txt", "*.texts", 66, "*.texts is not there"),
+    (
+        (*TRAIN, "--estimate"),
+        '=24"\npub',
+        '=24 heads=7"\npub',
+        65,
+        "two: depth.toml, row two:1:10: E",
+    ),
+])  # fmt: skip
 def test_runs_are_checked_before_one_is_trained(reproduce, arguments, old, new, code, said):
     Path("depth.toml").write_text(TABLE.replace(old, new))
     found, out, err = reproduce(*arguments)
@@ -235,28 +173,25 @@ def test_a_row_that_writes_what_all_rows_have_stays_like_them(tmp_path):
     assert (first.hidden, first.embedding, second.hidden) == (32, 16, 32)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("order = [", 'order = ["three", ', "the claim `deeper is better` names three"),
-        ('score = "mlm"', "", "measure perplexity needs a score, or a mean of others"),
-        ('layers = "1/12"', "layer = 2", "scales.tiny.layer"),
-        ('name = "two"', 'name = "one / first"', "two rows are called one / first"),
-        ("[[rows]]", "[[rows]", "is no TOML"),
-        ('"less"', '"high"', "perplexity.better: it should be 'more' or 'less', not 'high'"),
-        ('title = "Depth"', "title = 3", "title: it should be a valid string, not 3"),
-        ('"two", "one / first"]', '"two"]', "claims.deeper is better.order: it should have at le"),
-        ('"1/12"', "1e9", "scales.tiny.layers: it should be less than or equal to 100, not 1000"),
-        ("[scales.tiny]", "[scales.tinny]", "scales.tinny: it should be 'full', 'base'"),
-        ('"animals"]', '"both"]', "mean of measure both names both: there are perplexity, an"),
-        ('"mlm"', '"mlm"\neval = {memorry = 3}', "names memorry: did you mean memory?"),
-        ("epochs=1", "epochs=1 seed=3", "leave it out, --seeds 3 has seeds 1 to 3"),
-        ("[[rows]]\nname", "[[rows]]\nnot = 3\nname", "rows.one / first.not: unknown key; "),
-        ("$text", "$txt", "spec names txt: did you mean text?"),
-        ("epochs=1", 'epochs=1"\neval = {seq = 3}#', "animals has one of spec, eval and mean"),
-        ('"two"', '"one  first"', "one  first and one / first would have one folder"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "said"), [
+    ("order = [", 'order = ["three", ', "the claim `deeper is better` names three"),
+    ('score = "mlm"', "", "measure perplexity needs a score, or a mean of others"),
+    ('layers = "1/12"', "layer = 2", "scales.tiny.layer"),
+    ('name = "two"', 'name = "one / first"', "two rows are called one / first"),
+    ("[[rows]]", "[[rows]", "is no TOML"),
+    ('"less"', '"high"', "perplexity.better: it should be 'more' or 'less', not 'high'"),
+    ('title = "Depth"', "title = 3", "title: it should be a valid string, not 3"),
+    ('"two", "one / first"]', '"two"]', "claims.deeper is better.order: it should have at le"),
+    ('"1/12"', "1e9", "scales.tiny.layers: it should be less than or equal to 100, not 1000"),
+    ("[scales.tiny]", "[scales.tinny]", "scales.tinny: it should be 'full', 'base'"),
+    ('"animals"]', '"both"]', "mean of measure both names both: there are perplexity, an"),
+    ('"mlm"', '"mlm"\neval = {memorry = 3}', "names memorry: did you mean memory?"),
+    ("epochs=1", "epochs=1 seed=3", "leave it out, --seeds 3 has seeds 1 to 3"),
+    ("[[rows]]\nname", "[[rows]]\nnot = 3\nname", "rows.one / first.not: unknown key; "),
+    ("$text", "$txt", "spec names txt: did you mean text?"),
+    ("epochs=1", 'epochs=1"\neval = {seq = 3}#', "animals has one of spec, eval and mean"),
+    ('"two"', '"one  first"', "one  first and one / first would have one folder"),
+])  # fmt: skip
 def test_what_is_no_table_says_where(reproduce, old, new, said):
     Path("depth.toml").write_text(TABLE.replace(old, new))
     code, _, err = reproduce("depth.toml", "--estimate")
@@ -264,23 +199,20 @@ def test_what_is_no_table_says_where(reproduce, old, new, said):
     assert said in err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (("albert-33",), 66, "did you mean albert-3?"),
-        (("depth.toml",), 2, "--scale tiny, for a first look"),
-        (("depth.toml", "--scale", "huge"), 2, "--scale full, base, small, tiny"),
-        (("depth.toml", "--scale", "tiny", "--data", "x=y"), 2, "it needs text, said"),
-        (("depth.toml", "--scale", "tiny", "--data", "no/where"), 66, "there is no no/where"),
-        (("depth.toml", "--show"), 66, "has no runs in runs/tables/depth/tiny"),
-        (("depth.toml", "--show", "--estimate"), 2, "--show has results, --estimate"),
-        (("depth.toml", "--show", "--plot", "m.pdf"), 2, "pictures are drawn as .png or .svg"),
-        (("--show",), 2, "--show needs a table"),
-        (("depth.toml", "--estimate", "--device", "foo"), 2, "unknown device foo"),
-        (("depth.toml", "--estimate", "--data", "farm.txt"), 2, "farm.txt is a file"),
-        ((*TRAIN, "--out", "farm.txt"), 2, "farm.txt is a file, and runs need a folder"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "code", "said"), [
+    (("albert-33",), 66, "did you mean albert-3?"),
+    (("depth.toml",), 2, "--scale tiny, for a first look"),
+    (("depth.toml", "--scale", "huge"), 2, "--scale full, base, small, tiny"),
+    (("depth.toml", "--scale", "tiny", "--data", "x=y"), 2, "it needs text, said"),
+    (("depth.toml", "--scale", "tiny", "--data", "no/where"), 66, "there is no no/where"),
+    (("depth.toml", "--show"), 66, "has no runs in runs/tables/depth/tiny"),
+    (("depth.toml", "--show", "--estimate"), 2, "--show has results, --estimate"),
+    (("depth.toml", "--show", "--plot", "m.pdf"), 2, "pictures are drawn as .png or .svg"),
+    (("--show",), 2, "--show needs a table"),
+    (("depth.toml", "--estimate", "--device", "foo"), 2, "unknown device foo"),
+    (("depth.toml", "--estimate", "--data", "farm.txt"), 2, "farm.txt is a file"),
+    ((*TRAIN, "--out", "farm.txt"), 2, "farm.txt is a file, and runs need a folder"),
+])  # fmt: skip
 def test_bad_arguments(reproduce, arguments, code, said):
     found, _, err = reproduce(*arguments)
     assert (found, said in err) == (code, True), err
@@ -294,26 +226,7 @@ def test_one_answer_for_all_examples_is_reported():
     assert "animals: all examples got one answer in two (seed 2)" in shown.as_text()
 
 
-GROWN = """
-title = "Growth"
-paper = "ours"
-place = "table 1"
-asks = "Is it better?"
-source = "ours"
-spec = "extends bert-mini data=$text teacher=$teacher objective=kd(logits)+mlm"
-before = [{ name = "teacher", spec = "extends bert-mini data=$text" }]
-measures = [{ name = "masked LM", score = "mlm", better = "less" }]
-needs.text = { path = "text", form = "text", source = "ours", sketch = "docstrings" }
-
-[[rows]]
-name = "grown"
-at.tiny = '''extends bert-mini data=$text
-stage "one" { layers=1 steps=3 }
-stage "two" { layers=2 steps=5 }'''
-
-[[rows]]
-name = "taught"
-"""
+GROWN = Path(__file__).with_name("growth.toml").read_text()
 
 
 def test_a_whole_spec_at_a_scale_and_runs_that_wait_for_those_before_them(tmp_path):
@@ -341,10 +254,8 @@ def test_a_table_ends_at_the_first_run_for_which_the_disk_is_too_small(reproduce
     assert "two/seed-1" not in err
 
 
-ENCODER = (
-    "layers=1 hidden=16 heads=2 vocab=wordpiece(80) data=files('farm.txt') seq=16 batch=8 steps=2 "
-    "precision=fp32 device=cpu compile=off"
-)
+ENCODER = "layers=1 hidden=16 heads=2 vocab=wordpiece(80) data=files('farm.txt') seq=16 batch=8 "
+ENCODER += "steps=2 precision=fp32 device=cpu compile=off"
 SMALLER = ("steps=3 seq=16 batch=4", "precision=fp32 device=cpu compile=off")
 ROWS = {
     "MRPC": ("Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", "{label}\t1\t2\thens {n}\tducks"),
@@ -424,16 +335,13 @@ def test_averages_are_those_of_the_leaderboard_and_of_papers():
     assert report["average of 9"]["median"] == pytest.approx(fmean(medians))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (("encoder", "--tasks", "rte,boolq"), 2, "--tasks of: mnli, qqp"),
-        (("encoder", "--tasks", "cola"), 66, "CoLA is not there: train.tsv and dev.tsv of GLUE's"),
-        (("none", "--tasks", "rte"), 66, "there is no none"),
-        (("encoder", "--tasks", "rte", "--set", "batch={4, 8}"), 2, "the settings are a grid"),
-        (("encoder", "--set", "task=glue(rte)"), 2, "task=... replaces the task of every run"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "code", "said"), [
+    (("encoder", "--tasks", "rte,boolq"), 2, "--tasks of: mnli, qqp"),
+    (("encoder", "--tasks", "cola"), 66, "CoLA is not there: train.tsv and dev.tsv of GLUE's"),
+    (("none", "--tasks", "rte"), 66, "there is no none"),
+    (("encoder", "--tasks", "rte", "--set", "batch={4, 8}"), 2, "the settings are a grid"),
+    (("encoder", "--set", "task=glue(rte)"), 2, "task=... replaces the task of every run"),
+])  # fmt: skip
 def test_mistakes_name_what_to_write(glue, arguments, code, said):
     found, _, err = glue(*arguments)
     assert (found, said in err) == (code, True), err

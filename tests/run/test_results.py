@@ -255,14 +255,11 @@ def test_models_are_no_runs(run, tmp_path):
         inside.mkdir(parents=True)
         (inside / "resolved.json").write_text("{}")
     assert len(only(as_json(tmp_path, folder))["runs"]) == 1
-    with pytest.raises(MissingInputError, match="no run in"):
-        results([tmp_path / "imported"])
+    pytest.raises(MissingInputError, results, [tmp_path / "imported"]).match("no run in")
     (tmp_path / "imported" / "config.json").touch()
-    with pytest.raises(MissingInputError) as caught:
-        results([tmp_path / "imported"])
+    caught = pytest.raises(MissingInputError, results, [tmp_path / "imported"])
     assert caught.value.help == f"bertc import {tmp_path / 'imported'} --out DIR makes one"
-    with pytest.raises(MissingInputError, match="there is no folder"):
-        results([tmp_path / "none"])
+    pytest.raises(MissingInputError, results, [tmp_path / "none"]).match("there is no folder")
 
 
 def names(listing):
@@ -327,16 +324,14 @@ def test_conditions_choose_runs_by_facts_and_settings(run, tmp_path):
     ):
         assert names(list_runs([folder], where, "name")) == expected
     assert "none of 2 runs is such" in list_runs([folder], ["state=failed"]).as_table()
-    with pytest.raises(SpecError) as wrong:
-        list_runs([folder], ["hiden=64"])
+    wrong = pytest.raises(SpecError, list_runs, [folder], ["hiden=64"])
     assert str(wrong.value.diagnostics[0].span) == "--where:1:1"
     for where, error in (
         (["hidden"], UsageError),
         (["state=done"], UsageError),
         (["stat=stopped"], SpecError),
     ):
-        with pytest.raises(error):
-            list_runs([folder], where)
+        pytest.raises(error, list_runs, [folder], where)
     with pytest.raises(UsageError, match="no runs are sorted by 'date'"):
         list_runs([folder], order="date")
 
@@ -381,10 +376,8 @@ def test_flops_of_a_task_are_of_rows_as_long_as_those_that_were_read(tmp_path, g
     (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
     rows = "hen hen pond\tpond hen\ta\npond hen\then pond pond\tb\n" * 8  # of 8 tokens
     (tmp_path / "train.tsv").write_text("text\tpair\tlabel\n" + rows)
-    spec = (
-        f"vocab='{tmp_path}/vocab.txt' layers=2 hidden=32 heads=2 batch=4 seq=64 log_every=3 "
-        f"steps=6 task=classify('{tmp_path}/train.tsv', pair=pair)"
-    )
+    spec = f"vocab='{tmp_path}/vocab.txt' layers=2 hidden=32 heads=2 batch=4 seq=64 log_every=3 "
+    spec += f"steps=6 task=classify('{tmp_path}/train.tsv', pair=pair)"
     printed = estimate(spec)
     assert printed.stages[0].row_tokens == 8
     go(resolve(spec))

@@ -6,10 +6,8 @@ import itertools
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,9 +20,9 @@ from bertc.cost.planning.plan import Plan
 from bertc.ir.program.resolved import model_weights
 from bertc.learn.objectives import VocabTensors
 from bertc.learn.step import feed, micro_batches
-from bertc.learn.step.feed import Batch, Feed, text_feed, to_inputs
+from bertc.learn.step.feed import Batch, text_feed, to_inputs
 from bertc.learn.step.micro_batches import corruption, split
-from bertc.learn.step.step import TrainStep, _seed_draws
+from bertc.learn.step.step import _seed_draws
 from bertc.model import build
 from bertc.run.beginning import synthetic
 from bertc.text.batches.batch import RawBatch, empty_batch
@@ -34,27 +32,27 @@ State = Callable[[], list[torch.Tensor]]
 CPU = torch.device("cpu")
 
 
-def first_step(resolved: Any, microbatch: int) -> TrainStep:
+def first_step(resolved, microbatch):
     """The first step of a program on this processor."""
     plan = Plan("cpu", "fp32", (microbatch,), (False,), False, ())
     return synthetic.first_step(resolved, build(resolved), plan)
 
 
 @pytest.fixture(params=["adam", "lamb"])
-def made(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[TrainStep, Feed, State]]:
+def made(request, monkeypatch):
     """A step, its batches, and the weights and moments that it changes."""
     resolved = resolve(f"{SPEC} optimizer={request.param}")
     kept = list[dict[str, torch.Tensor]]()
     zero_moments = synthetic.zero_moments
 
-    def keep(*given: Any) -> dict[str, torch.Tensor]:
+    def keep(*given):
         kept.append(zero_moments(*given))
         return kept[0]
 
     monkeypatch.setattr(synthetic, "zero_moments", keep)
     step = first_step(resolved, 2)
 
-    def state() -> list[torch.Tensor]:
+    def state():
         tensors = itertools.chain(step.parameters.values(), *(m.values() for m in kept))
         return [tensor.detach().clone() for tensor in tensors]
 
@@ -63,7 +61,7 @@ def made(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[TrainS
         yield step, feed, state
 
 
-def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
+def same(one, other):
     return all(map(torch.equal, one, other))
 
 
@@ -73,7 +71,7 @@ def test_weights_and_moments_outlive_a_bad_step(made, infinite):
     step(feed.take(), 0, 0.01)
     before, objective = state(), step._objective
 
-    def bad(*arguments: Any) -> Any:
+    def bad(*arguments):
         loss, statistics, memory = objective(*arguments)
         return loss * torch.tensor(infinite), statistics, memory
 
@@ -91,12 +89,11 @@ def test_the_next_batch_is_taken_before_any_weight_moves(made):
     step, feed, state = made
     before = state()
 
-    def fails() -> None:
+    def fails():
         assert same(before, state())
         raise MemoryError
 
-    with pytest.raises(MemoryError):
-        step(feed.take(), 0, 0.01, fails)
+    pytest.raises(MemoryError, step, feed.take(), 0, 0.01, fails)
     assert same(before, state())
     step(feed.take(), 0, 0.01, feed.look_ahead)
     assert feed._ready
@@ -156,7 +153,7 @@ class Text:
 
     batch, seq = BATCH, SEQ
 
-    def train(self, step: int, rows: slice | None = None, steps: int = 1) -> RawBatch:
+    def train(self, step, rows=None, steps=1):
         batch = empty_batch(BATCH * steps, SEQ, 1, 0)
         for nth in range(steps):
             ids = np.random.default_rng(step + nth).integers(5, 100, (BATCH, SEQ))
@@ -167,12 +164,12 @@ class Text:
         return RawBatch(*(part[own] for part in vars(batch).values()))
 
 
-def vocab() -> VocabTensors:
+def vocab():
     none = torch.zeros(100, dtype=torch.bool)
     return VocabTensors(100, 0, 2, 3, 4, ~none, none, torch.linspace(0, 1, 100), torch.ones(100))
 
 
-def flat(value: Any) -> list[Tensor]:
+def flat(value):
     if isinstance(value, Tensor):
         return [value]
     if isinstance(value, Mapping):  # what each term asks, by its name
@@ -183,16 +180,14 @@ def flat(value: Any) -> list[Tensor]:
 @pytest.mark.parametrize("batches_at_once", [1, 3, 100])
 @pytest.mark.parametrize("first", [0, 5])
 @pytest.mark.parametrize("rows", [None, slice(0, 2), slice(1, 4)])
-def test_batches_are_the_same_however_many_are_made_at_once(
-    tiny, batches_at_once, first, rows, monkeypatch
-):
+def test_batches_are_the_same_however_many_at_once(tiny, batches_at_once, first, rows, monkeypatch):
     corrupt = corruption(tiny(batch=BATCH).stages[0], vocab(), 1, 2)
     alone = [
         Batch(inputs, [corrupt(part, len(part.lengths))[0][0] for part in split(inputs, 2)])
         for inputs in (to_inputs(Text().train(step, rows), CPU) for step in range(first, STEPS))
     ]
 
-    def at_once(tokens: int, _: str) -> int:
+    def at_once(tokens, _):
         return max(1, batches_at_once * BATCH * SEQ // tokens)
 
     for module in (feed, micro_batches):
@@ -219,11 +214,11 @@ RULES = {
 """Functions that a run with an update rule does not call."""
 
 
-def calls(run: Callable[[], object]) -> list[tuple[str, str]]:
+def calls(run):
     """The functions of the package that a run calls, with their files, in order."""
     called = []
 
-    def note(frame: FrameType, event: str, argument: object) -> None:
+    def note(frame, event, argument):
         file = frame.f_code.co_filename
         if event == "call" and "/bertc/" in file:
             name = frame.f_code.co_qualname.partition(".<locals>")[0]

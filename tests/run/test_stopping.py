@@ -7,10 +7,8 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice, takewhile
-from pathlib import Path
 
 import fsspec
 import pytest
@@ -49,8 +47,7 @@ def test_a_signal_is_read_when_it_suits(number, code):
         stop.check()
         signal.raise_signal(number)
         assert stop.requested
-        with pytest.raises(StoppedError) as caught:
-            stop.check()
+        caught = pytest.raises(StoppedError, stop.check)
     assert caught.value.exit_code == code
     assert signal.getsignal(number) == before
     with Stop(way_on="again"), pytest.raises(StoppedError) as caught:
@@ -90,8 +87,7 @@ def test_the_first_signal_is_acknowledged(capfd):
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGTERM)
         assert not shared.requested, "the others have not agreed"
-        with pytest.raises(StoppedError):
-            shared.check_alone()
+        pytest.raises(StoppedError, shared.check_alone)
     with Stop(quiet=False):
         signal.raise_signal(signal.SIGTERM)
     with Stop():
@@ -178,8 +174,7 @@ def test_a_run_whose_store_is_lost_is_saved_and_goes_on(how, tiny, tmp_path, mon
     same_run(tmp_path / "straight", tmp_path / "run")
     if how == "refused":
         monkeypatch.setattr(Lost, "last", 0)
-        with pytest.raises(LostStoreError):
-            go("early", refused)
+        pytest.raises(LostStoreError, go, "early", refused)
         assert "saved after" not in capsys.readouterr().err
 
 
@@ -192,8 +187,7 @@ def test_a_run_goes_on_where_its_text_is(tiny, tmp_path, monkeypatch, cache, go)
 
     go(reading("text"), "straight")
     run = RunFolder(tmp_path / "run")
-    with pytest.raises(GivenUpError):
-        go(reading("text"), goes_on=lambda: False)
+    pytest.raises(GivenUpError, go, reading("text"), goes_on=lambda: False)
     monkeypatch.chdir("/")
     with pytest.raises(ResumeRefusedError, match="data cannot change"):
         with_settings(run.read_resolved(), [f'data=prepared("{tmp_path}/moved", window=2)'])
@@ -234,9 +228,7 @@ def train_on_two_threads(*arguments, **options):
     train(*arguments, **options)
 
 
-def test_kills_at_random_moments_change_nothing(
-    tiny, tmp_path, processes, two_threads, go, options
-):
+def test_kills_at_any_moment_change_nothing(tiny, tmp_path, processes, two_threads, go, options):
     resolved = tiny(steps=40, save_every=5, eval_every=10)
     go(resolved, "straight")
     draw, kills, how = random.Random(11), 0, {**options, "resume": True}
@@ -278,7 +270,7 @@ def test_a_terminated_command_exits_with_143_and_goes_on(tmp_path, corpus_file, 
     assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 1
 
 
-def followed(run: Path, copy: Path) -> Iterator[str]:
+def followed(run, copy):
     """Send links to what is there now, as docs/how-to/go-on.md does; yield each file, then ''.
     ``aws s3 sync`` and ``rclone copy`` send what is new by its name, and remove nothing.
     """

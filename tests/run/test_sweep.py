@@ -102,8 +102,7 @@ def test_a_trial_is_taken_by_one_and_one_that_was_left_is_found(tmp_path):
     assert outcome.importances() == {}
     found = str(document("", "", [Section("", search_section(tmp_path))]))
     assert f"mlm 0.5000 (trial {1 + first.number}). 2 trials took" in found
-    with pytest.raises(UsageError, match="another spec"):
-        open_store(tmp_path, GOAL, {"spec": "y"})
+    pytest.raises(UsageError, open_store, tmp_path, GOAL, {"spec": "y"}).match("another spec")
 
 
 def searched(folder, spec, trials):
@@ -179,15 +178,12 @@ def test_values_that_are_words_are_in_the_order_of_their_numbers():
     assert picture.layout["xaxis"]["categoryarray"] == [*rates, "none"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--for", "accuracie"], "no evaluation has the score accuracie"),
-        (["--prune", "median"], "--prune halving"),
-        (["--set", "steps=equal(flops)"], "trials have no first point"),
-        (["--set", "layers=1", "--set", "optimizer=adam(1e-3)"], "nothing to search"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["--for", "accuracie"], "no evaluation has the score accuracie"),
+    (["--prune", "median"], "--prune halving"),
+    (["--set", "steps=equal(flops)"], "trials have no first point"),
+    (["--set", "layers=1", "--set", "optimizer=adam(1e-3)"], "nothing to search"),
+])  # fmt: skip
 def test_mistakes_are_reported_before_anything_runs(sweep, arguments, message):
     code, out, err = sweep(*arguments)
     assert (code, out) == (2, "")
@@ -196,11 +192,9 @@ def test_mistakes_are_reported_before_anything_runs(sweep, arguments, message):
 
 def test_a_store_that_is_written_or_damaged_is_said_to_be_one(tmp_path):
     (tmp_path / DATABASE).touch()
-    with pytest.raises(MissingInputError, match="has no search yet"):
-        read_store(tmp_path)
+    pytest.raises(MissingInputError, read_store, tmp_path).match("has no search yet")
     (tmp_path / DATABASE).write_bytes(b"what is this\n" * 999)
-    with pytest.raises(DataError, match=r"sweep.db is damaged"):
-        read_outcome(tmp_path)
+    pytest.raises(DataError, read_outcome, tmp_path).match(r"sweep.db is damaged")
 
 
 FACTS = {"spec": "x", "score": "mlm"}

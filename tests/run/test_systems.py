@@ -16,10 +16,8 @@ from tests.shipped import PROGRAMS, SYSTEMS
 TOY = ["layers=2", "hidden=32", "heads=2", "head_dim=16", "ffn=64", "seq=32", "batch=16",
        "steps=8", "log_every=1", "save_every=100", "eval_every=100", "eval_examples=8",
        "holdout=10%", "device=cpu", "precision=fp32", "batch_warmup=none"]  # fmt: skip
-MIXED = (
-    "extends albert-base share=attention format=full-sentences pooler=false "
-    "objective=span+sbo optimizer=lamb(lr=1e-2, warmup=2)"
-)
+MIXED = "extends albert-base share=attention format=full-sentences pooler=false objective=span+sbo "
+MIXED += "optimizer=lamb(lr=1e-2, warmup=2)"
 PLAIN = [name for name in SYSTEMS if not name.endswith("-grid")]
 
 

@@ -34,10 +34,8 @@ from tests.predicted import predict
 from tests.run.conftest import final_tensors, lines, weights
 
 BIRDS, PLACES = ("hens", "ducks", "geese"), ("barn", "pond", "gate")
-NETWORK = (
-    "layers=2 hidden=32 heads=2 dropout=0 vocab=wordpiece(120) precision=fp32 device=cpu "
-    "compile=off seq=24 batch=8 log_every=5 "
-)
+NETWORK = "layers=2 hidden=32 heads=2 dropout=0 vocab=wordpiece(120) precision=fp32 device=cpu "
+NETWORK += "compile=off seq=24 batch=8 log_every=5 "
 FAST = "optimizer=adam(lr=5e-3, warmup=2, bias_correction=true, schedule=polynomial) "
 
 
@@ -208,11 +206,9 @@ def test_answers_go_to_files_in_parts_with_columns_of_nested_rows(go, farm, tmp_
     assert "probabilities.hens_in_file" in twice
     again = parquet.read_table(write("b.parquet", tmp_path / "a.parquet")).to_pylist()
     assert [row["labels"] for row in again] == [row["labels"] for row in said]
-    with pytest.raises(UsageError, match="is there already"):
-        write("a.csv")
+    pytest.raises(UsageError, write, "a.csv").match("is there already")
     file.write_text(file.read_text() + '\n{"doc": 3}')
-    with pytest.raises(DataError, match="in.jsonl:13: no column 'doc.body'"):
-        write("c.csv")
+    pytest.raises(DataError, write, "c.csv").match("in.jsonl:13: no column 'doc.body'")
     assert not [*tmp_path.glob("*c.csv")], "nothing is left of a file that is not whole"
 
 
@@ -241,21 +237,17 @@ def test_runs_of_several_seeds_are_one_row_of_an_evaluation(go, farm, tmp_path):
     assert table.splitlines()[-1] == f"classify {tmp_path}/birds.train.tsv: 48 examples"
     assert re.search(r"ducks +\d\.\d{4} ", reports[0].as_table())
     (tmp_path / "empty").mkdir()
-    with pytest.raises(MissingInputError, match="no run in"):
-        evaluate_runs([tmp_path / "empty"])
+    pytest.raises(MissingInputError, evaluate_runs, [tmp_path / "empty"]).match("no run in")
 
 
-@pytest.mark.parametrize(
-    ("kind", "right"),
-    [
-        ("classify", r"label: (hens|ducks|geese)\n"),
-        ("regress", r"label: [012]\n"),
-        ("choose", r"label: this choice\n"),
-        ("tag", r"the/O old/O (hens|ducks|geese)/B-BIRD sit/O in/O the/O \w+/B-PLACE\n"),
-        ("read", r"label: (hens|ducks|geese)\n"),
-        ("squad", r"label: no answer in this window\n"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "right"), [
+    ("classify", r"label: (hens|ducks|geese)\n"),
+    ("regress", r"label: [012]\n"),
+    ("choose", r"label: this choice\n"),
+    ("tag", r"the/O old/O (hens|ducks|geese)/B-BIRD sit/O in/O the/O \w+/B-PLACE\n"),
+    ("read", r"label: (hens|ducks|geese)\n"),
+    ("squad", r"label: no answer in this window\n"),
+])  # fmt: skip
 def test_a_preview_says_what_is_right(farm, kind, right, at_home):
     shown = preview(bertc.resolve(farm["text"] + f"task={farm[kind]} steps=1"), 8, color=False)
     assert re.search(right, shown + "\n"), shown

@@ -2,9 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -37,7 +34,7 @@ stage "answers" {{ teacher = "{tuned}"  objective = 0.5*{task} + 0.5*kd(logits) 
 
 
 @pytest.fixture(scope="module")
-def made(farm_run: Callable[[str], Path]) -> str:
+def made(farm_run):
     """The spec of four stages with a teacher of text and one of the task."""
     general = farm_run(text(TEACHER))
     of_task = {**TEACHER, **INHERITED, "steps": "2", "objective": TASK, "init": f'"{general}"'}
@@ -65,12 +62,12 @@ STUDENT = {**TOY, "layers": "1", "hidden": "16", "ffn": "32", "vocab": "", "step
 
 
 @pytest.fixture
-def bert(farm_run: Callable[[str], Path]) -> Path:
+def bert(farm_run):
     """A teacher of two layers that learned mlm."""
     return farm_run(text(TOY, objective="mlm"))
 
 
-def student(folder: Path, objective: str = "2*kd(logits, T=2) + mlm", **changed: str) -> Any:
+def student(folder, objective="2*kd(logits, T=2) + mlm", **changed):
     return points(text(STUDENT, **{"teacher": f'"{folder}"', "objective": objective, **changed}))[0]
 
 
@@ -114,8 +111,7 @@ def test_another_teacher_is_refused_when_the_run_goes_on(bert, tmp_path, monkeyp
     go(text(TOY, objective="mlm", seed="1"), "b")
     shutil.rmtree(tmp_path / "bert")
     shutil.copytree(tmp_path / "b", tmp_path / "bert")
-    with pytest.raises(ResumeRefusedError, match="weights of teacher"):
-        go(resolved, resume=True)
+    pytest.raises(ResumeRefusedError, go, resolved, resume=True).match("weights of teacher")
 
 
 def test_several_teachers_are_averaged(bert, tmp_path, go):
@@ -144,20 +140,16 @@ def test_a_shape_is_enough_for_an_estimate_and_training_asks_for_weights(go):
     """But not where nothing is learned from it."""
     spec = text(STUDENT, objective="", teacher='spec("bert-tiny")')
     assert estimate(f"{spec} objective=kd(logits)+mlm").parameters.frozen > 4_000_000
-    with pytest.raises(UsageError, match="without weights"):
-        go(f"{spec} objective=kd(logits)+mlm")
+    pytest.raises(UsageError, go, f"{spec} objective=kd(logits)+mlm").match("without weights")
     assert estimate(f"{spec} objective=mlm").parameters.frozen == 0
     assert go(f"{spec} objective=mlm", "other").step == 4
 
 
 def test_a_teacher_of_other_tokens_or_tasks_is_refused(bert, go, tuned):
-    with pytest.raises(SpecError, match="E283"):
-        student(bert, vocab="wordpiece(130)")
+    pytest.raises(SpecError, student, bert, vocab="wordpiece(130)").match("E283")
     resolved = student(bert, vocab="wordpiece(120, lower=false)")
-    with pytest.raises(DataError, match="token [0-9]+ is"):
-        go(resolved)
-    with pytest.raises(SpecError, match="the teacher learned mlm"):
-        of_task(bert, "kd(logits)")
+    pytest.raises(DataError, go, resolved).match("token [0-9]+ is")
+    pytest.raises(SpecError, of_task, bert, "kd(logits)").match("the teacher learned mlm")
     with pytest.raises(SpecError, match="compares the scores of mlm"):
         student(tuned, "kd(logits) + mlm", seq="24")
 
@@ -172,7 +164,7 @@ TERMS = (
 )  # fmt: skip
 
 
-def trained_as_counted(resolved: Resolved, run: Path, go: Callable[..., Any]) -> Any:
+def trained_as_counted(resolved, run, go):
     """Its weights, as many as the estimate says; written as JSON it is the same program."""
     again = Resolved.model_validate_json(resolved.model_dump_json())
     assert again.fingerprint() == resolved.fingerprint()
@@ -193,20 +185,16 @@ def test_every_term_is_counted_trained_and_exported(terms, bert, cache, tmp_path
     assert all(term.split("(")[1].split(",")[0].rstrip(")") in shown for term in terms)
 
 
-@pytest.mark.parametrize(
-    ("objective", "why"),
-    [
-        ("kd(logits)+clm", "E217"),
-        ("kd(hidden, layers=[1, 2, 2]) + mlm", "names 3 layers"),
-        ("kd(hidden, layers=[3]) + mlm", "names layer 3"),
-        ("kd(hidden, layers=skip) + mlm", "leaves out the last"),
-        ("kd(hidden, layers=3) + mlm", "names a layer of a teacher that has 2"),
-        ("kd(attention, layers=[0, 2]) + mlm", "layer 0 are the embeddings"),
-    ],
-)
+@pytest.mark.parametrize(("objective", "why"), [
+    ("kd(logits)+clm", "E217"),
+    ("kd(hidden, layers=[1, 2, 2]) + mlm", "names 3 layers"),
+    ("kd(hidden, layers=[3]) + mlm", "names layer 3"),
+    ("kd(hidden, layers=skip) + mlm", "leaves out the last"),
+    ("kd(hidden, layers=3) + mlm", "names a layer of a teacher that has 2"),
+    ("kd(attention, layers=[0, 2]) + mlm", "layer 0 are the embeddings"),
+])  # fmt: skip
 def test_what_cannot_be_taught_is_refused(objective, why, bert):
-    with pytest.raises(SpecError, match=why):
-        student(bert, objective)
+    pytest.raises(SpecError, student, bert, objective).match(why)
 
 
 ASKED = 'glue(rte, "RTE", dropout=0)'
@@ -214,23 +202,20 @@ TUNED = {**TOY, "recipe": "bert", "seq": "24", "steps": "4"}
 
 
 @pytest.fixture
-def tuned(farm_run: Callable[[str], Path]) -> Path:
+def tuned(farm_run):
     """A teacher that learned a task."""
     return farm_run(text(TUNED, objective=ASKED))
 
 
-def of_task(folder: Path, terms: str, **changed: str) -> Any:
+def of_task(folder, terms, **changed):
     own = {"layers": "1", "vocab": "", "hidden": "16", "ffn": "32", "teacher": f'"{folder}"'}
     return points(text(TUNED, **own, objective=f"{ASKED} + {terms}", **changed))[0]
 
 
-@pytest.mark.parametrize(
-    "terms",
-    [
-        "0.5*kd(logits, T=10, classes=mean)", "kd(logits, loss=mse)",
-        "kd(logits) + 100*kd(cls, layers=last, normalize=true)", "kd(hidden) + kd(embeddings)",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("terms", [
+    "0.5*kd(logits, T=10, classes=mean)", "kd(logits, loss=mse)",
+    "kd(logits) + 100*kd(cls, layers=last, normalize=true)", "kd(hidden) + kd(embeddings)",
+])  # fmt: skip
 def test_a_task_is_learned_from_a_teacher_of_it(terms, tuned, tmp_path, go):
     resolved = of_task(tuned, terms)
     go(resolved)

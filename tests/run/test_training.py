@@ -50,9 +50,7 @@ def begun(finished, tmp_path):
     return shutil.copytree(finished, tmp_path / "run")
 
 
-def test_a_run_leaves_all_that_a_reader_needs_and_changes_nothing_once_it_is_finished(
-    go, tiny, tmp_path
-):
+def test_a_run_leaves_all_that_a_reader_needs_and_a_finished_one_stays(go, tiny, tmp_path):
     report = go(tiny(), spec_text="layers=2")
     folder = tmp_path / "run"
     assert (report.step, report.tokens) == (12, 12 * 8 * 24)
@@ -118,9 +116,7 @@ def test_an_evaluation_masks_its_own_share(go, tiny):
 
 
 @pytest.mark.filterwarnings("ignore")  # The compiler's own.
-def test_a_compiled_run_compiles_a_layer_once_and_resumes_to_the_same_bits(
-    go, tiny, tmp_path, cache, monkeypatch
-):
+def test_a_compiled_run_compiles_a_layer_once_and_resumes(go, tiny, tmp_path, cache, monkeypatch):
     """The text, the rate and the stage change; the graphs of a stage stay, and none is broken."""
     seen: list[int] = []
     # Kernels of the compiler's take as long again, and test_compiled.py holds them.
@@ -163,8 +159,7 @@ def test_a_stop_in_an_evaluation_leaves_it_due(finished, go, tiny, tmp_path, mon
 
     with monkeypatch.context() as patch:
         patch.setattr(evaluation, "corrupt", stopping)
-        with pytest.raises(StoppedError) as caught:
-            go(tiny(), "broken")
+        caught = pytest.raises(StoppedError, go, tiny(), "broken")
     assert caught.value.exit_code == 130
     assert [line["step"] for line in lines(tmp_path / "broken")] == [3, 6]
     spent = RunFolder(tmp_path / "broken").read_spent
@@ -175,7 +170,7 @@ def test_a_stop_in_an_evaluation_leaves_it_due(finished, go, tiny, tmp_path, mon
     same_run(finished, tmp_path / "broken")
 
 
-def test_a_damaged_checkpoint_is_passed_over_and_lines_after_one_are_cut_back(
+def test_damaged_checkpoints_are_passed_over_and_lines_cut_back(
     begun, finished, tiny, capsys, cache
 ):
     victim = begun / "checkpoints" / "step-00000012" / "weights.safetensors"
@@ -189,11 +184,8 @@ def test_a_damaged_checkpoint_is_passed_over_and_lines_after_one_are_cut_back(
     same_run(finished, begun)
 
 
-def test_what_cannot_be_resumed_is_refused_with_the_difference(
-    begun, go, tiny, tmp_path, corpus_file
-):
-    with pytest.raises(UsageError, match="holds a run already"):
-        go(tiny())
+def test_what_cannot_resume_is_refused_with_the_difference(begun, go, tiny, tmp_path, corpus_file):
+    pytest.raises(UsageError, go, tiny()).match("holds a run already")
     with pytest.raises(ResumeRefusedError) as caught:
         go(tiny("steps=20 seq=16 optimizer=adamw(2e-3, warmup=2)"), resume=True)
     for part in ("steps: 12 -> 20", "seq: 24 -> 16", "lr=0.002"):
@@ -201,18 +193,15 @@ def test_what_cannot_be_resumed_is_refused_with_the_difference(
     before = corpus_file.read_text()
     corpus_file.write_text(before + "\nThe duck is a lie.\n")
     try:
-        with pytest.raises(ResumeRefusedError, match="text"):
-            go(tiny(), resume=True)
+        pytest.raises(ResumeRefusedError, go, tiny(), resume=True).match("text")
     finally:
         corpus_file.write_text(before)
     for folder in (begun / "checkpoints").iterdir():
         (folder / "progress.json").unlink()
-    with pytest.raises(DataError, match=r"every checkpoint .* is damaged"):
-        go(tiny(), resume=True)
+    pytest.raises(DataError, go, tiny(), resume=True).match(r"every checkpoint .* is damaged")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("x")
-    with pytest.raises(UsageError, match=r"thesis\.tex"):
-        go(tiny(), "other", resume=True)
+    pytest.raises(UsageError, go, tiny(), "other", resume=True).match(r"thesis\.tex")
     with RunFolder(tmp_path / "new").claim(), pytest.raises(StoppedError) as caught:
         go(tiny(), "new")
     assert caught.value.exit_code == 75
@@ -220,8 +209,7 @@ def test_what_cannot_be_resumed_is_refused_with_the_difference(
     gone = tiny("data=files('gone.txt')")
     for name, kept in (("nothing", False), ("new", True)):
         (tmp_path / "new").mkdir(exist_ok=True)
-        with pytest.raises(MissingInputError):
-            go(gone, name)
+        pytest.raises(MissingInputError, go, gone, name)
         assert (tmp_path / name).is_dir() == kept
 
 
@@ -291,13 +279,12 @@ def test_a_folder_that_is_removed_during_training_is_named(go, tiny, tmp_path, m
         return real(self, inputs, at, *others)
 
     monkeypatch.setattr(TrainStep, "__call__", removing)
-    with pytest.raises(CannotWriteError, match="cannot write .*: no such file"):
-        go(tiny())
+    pytest.raises(CannotWriteError, go, tiny()).match("cannot write .*: no such file")
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("rule", ["adamw", "muon"])
-def test_a_disk_without_room_for_the_first_checkpoint_is_refused_before_a_step(
+def test_a_disk_without_room_for_a_checkpoint_is_refused_first(
     go, tiny, tmp_path, monkeypatch, rule
 ):
     resolved = tiny(optimizer=rule, steps=2, save_every=1)
@@ -316,5 +303,4 @@ def test_a_disk_without_room_for_the_first_checkpoint_is_refused_before_a_step(
 def test_a_held_out_loss_that_is_not_finite_is_an_error(go, tiny, monkeypatch):
     real, bad = phase.evaluate, {"mlm": math.nan}
     monkeypatch.setattr(phase, "evaluate", lambda *given: replace(real(*given), losses=bad))
-    with pytest.raises(DataError, match="step 6: the held-out loss of mlm"):
-        go(tiny())
+    pytest.raises(DataError, go, tiny()).match("step 6: the held-out loss of mlm")

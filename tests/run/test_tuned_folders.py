@@ -18,11 +18,9 @@ from bertc.tasks.layouts.parts import part_examples
 from tests.predicted import predict
 from tests.run.conftest import WORDS
 
-NETWORK = (
-    "layers=2 hidden=32 heads=2 vocab=wordpiece(120) precision=fp32 device=cpu compile=off seq=24 "
-    "batch=8 optimizer=adam(lr=5e-3, warmup=2, bias_correction=true, schedule=polynomial) "
-    "steps=30 "
-)
+NETWORK = "layers=2 hidden=32 heads=2 vocab=wordpiece(120) precision=fp32 device=cpu compile=off "
+NETWORK += "seq=24 batch=8 optimizer=adam(lr=5e-3, warmup=2, bias_correction=true, "
+NETWORK += "schedule=polynomial) steps=30 "
 BIRDS = ("hens", "ducks", "geese")
 KINDS = {
     "classify": ("AutoModelForSequenceClassification", ""),
@@ -149,8 +147,7 @@ def test_an_imported_head_has_no_files_of_its_own(tuned, rows, tmp_path, cache, 
         evaluate_run(tmp_path / "b", cache=cache, quiet=True)
     spec = bertc.resolve(str(tmp_path / "b" / "spec.bertc"))
     assert spec.fingerprint() == read_model(tmp_path / "b")[0].fingerprint()
-    with pytest.raises(MissingInputError, match="no part 'train'"):
-        go(spec, "c")
+    pytest.raises(MissingInputError, go, spec, "c").match("no part 'train'")
 
 
 def test_so_many_examples_are_learned_from(tuned, rows):
@@ -164,9 +161,7 @@ def test_so_many_examples_are_learned_from(tuned, rows):
         tuned(spelled("classify", rows, ", examples=41"), "more")
 
 
-def test_a_task_is_asked_for_by_its_title_and_with_its_own_answers(
-    tuned, rows, tmp_path, cache, call
-):
+def test_a_task_is_asked_for_by_title_and_with_its_own_answers(tuned, rows, tmp_path, cache, call):
     tuned(spelled("classify", rows))
     run = tmp_path / "run"
     for named, message in (
@@ -175,10 +170,8 @@ def test_a_task_is_asked_for_by_its_title_and_with_its_own_answers(
         ("mlm(p=20%)", "is not a single task"),
         ("birds", "no task birds here"),
     ):
-        with pytest.raises(UsageError, match=message):
-            predict(run, rows, named, device="cpu")
-    with pytest.raises(SpecError):
-        predict(run, rows, "classify(txt=a)", device="cpu")
+        pytest.raises(UsageError, predict, run, rows, named, device="cpu").match(message)
+    pytest.raises(SpecError, predict, run, rows, "classify(txt=a)", device="cpu")
     with pytest.raises(MissingInputError, match="holds 1 run") as caught:
         predict(tmp_path, rows, device="cpu")
     assert str(run) in caught.value.help

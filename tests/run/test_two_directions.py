@@ -1,8 +1,5 @@
 """Networks that read causally and in both directions, by rows of a step or stage by stage."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -135,14 +132,14 @@ STAGES = DECODER + ENCODER + DECODER.replace("decoder", "back")
 
 
 @pytest.fixture(scope="module")
-def run(tiny: Any, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tiny, cache, tmp_path_factory):
     """clm, mlm and clm again, three steps each, with a checkpoint at each seam."""
     found = tmp_path_factory.mktemp("turning") / "run"
     train(made(tiny), found, cache=cache, quiet=True)
     return found
 
 
-def made(tiny: Any) -> Any:
+def made(tiny):
     return tiny(f"{STAGES} save_every=1 eval_every=3 keep=all")
 
 

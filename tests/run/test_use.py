@@ -47,8 +47,7 @@ def test_eval_repeats_the_last_evaluation_of_the_run(finished, cache):
 def test_a_stopped_evaluation_begins_again(finished, cache, monkeypatch):
     monkeypatch.setattr(evaluating, "heldout_sizes", lambda *_: signal.raise_signal(signal.SIGTERM))
     monkeypatch.setattr(evaluating, "fetch", lambda *_: [None])
-    with pytest.raises(StoppedError) as stopped:
-        evaluate_run(finished, cache=cache, quiet=True)
+    stopped = pytest.raises(StoppedError, evaluate_run, finished, cache=cache, quiet=True)
     assert stopped.value.help == "the same command begins again"
 
 
@@ -60,8 +59,7 @@ def test_eval_refuses_other_text_and_no_run(finished, corpus_file, cache, tmp_pa
             evaluate_run(finished, cache=cache, quiet=True)
     finally:
         corpus_file.write_text(before)
-    with pytest.raises(MissingInputError, match="holds no run"):
-        evaluate_run(tmp_path, quiet=True)
+    pytest.raises(MissingInputError, evaluate_run, tmp_path, quiet=True).match("holds no run")
 
 
 @pytest.mark.usefixtures("at_home")
@@ -118,8 +116,7 @@ def test_fill_gives_the_likeliest_tokens_of_each_mask_around_which_it_reads(fini
         assert 0 < sum(probabilities) <= 1
     assert found.summary().startswith("mask 1:\n")
     assert json.loads(found.as_json())["masks"][0][0].keys() == {"token", "probability"}
-    with pytest.raises(UsageError, match="no \\[MASK\\]"):
-        fill(finished, "Hens cackle.")
+    pytest.raises(UsageError, fill, finished, "Hens cackle.").match("no \\[MASK\\]")
     # Every mask stands in its own row, inside it, with as much text as fits.
     text, watched = "Hens cackle. " * 40, Mock(wraps=filling.masked_scores)
     monkeypatch.setattr(filling, "masked_scores", watched)
@@ -131,8 +128,7 @@ def test_fill_gives_the_likeliest_tokens_of_each_mask_around_which_it_reads(fini
 
 def test_messages_spell_the_mask_as_the_vocabulary_does(finished, monkeypatch):
     monkeypatch.setattr(Vocabulary, "token", lambda *_: "<mask>")
-    with pytest.raises(UsageError, match="the text has no <mask>"):
-        fill(finished, "Hens and ducks.")
+    pytest.raises(UsageError, fill, finished, "Hens and ducks.").match("the text has no <mask>")
 
 
 @pytest.fixture
@@ -154,8 +150,7 @@ def test_a_generator_answers(learned):
 
 def test_a_judge_alone_fills_nothing(learned):
     folder = learned("rtd", "generator=unigram")
-    with pytest.raises(UsageError, match="not to predict masked ones"):
-        fill(folder, "Hens [MASK].")
+    pytest.raises(UsageError, fill, folder, "Hens [MASK].").match("not to predict masked ones")
 
 
 @pytest.mark.parametrize("memory", [0, 8])
@@ -165,10 +160,8 @@ def test_a_causal_model_tells_the_next_token(learned, memory):
     assert found == fill(folder, "Hens cackle in the old", top=3)
     assert found.masks == fill(folder, "Hens cackle in the old [MASK]", top=3).masks
     assert [len(candidates) for candidates in found.masks] == [3]
-    with pytest.raises(UsageError, match="only the next token"):
-        fill(folder, "Hens [MASK] in the barn")
-    with pytest.raises(UsageError, match="empty"):
-        fill(folder, " ")
+    pytest.raises(UsageError, fill, folder, "Hens [MASK] in the barn").match("only the next token")
+    pytest.raises(UsageError, fill, folder, " ").match("empty")
 
 
 def test_a_permutation_model_fills_masks_that_no_other_token_sees(learned):
@@ -194,8 +187,7 @@ def test_a_permutation_model_fills_masks_that_no_other_token_sees(learned):
 
 
 def test_a_run_without_tokens_to_tell(learned):
-    with pytest.raises(DataError, match="was trained with nsp"):
-        fill(learned("nsp"), "Hens [MASK].")
+    pytest.raises(DataError, fill, learned("nsp"), "Hens [MASK].").match("was trained with nsp")
 
 
 TOY = ("layers=1 hidden=16 heads=2 seq=32 batch=4 steps=2 vocab=wordpiece(500) holdout=0.2 "

@@ -5,7 +5,6 @@ sum over rows, is run as a product with one column because that is fast; it is n
 model, and taken off what torch counts.
 """
 
-from collections.abc import Callable
 from operator import mul
 
 import pytest
@@ -17,8 +16,6 @@ from bertc.cost import estimate
 from bertc.ir.learning.objective import Clm, Mlm, Mntp, Plm, Sbo
 from bertc.ir.network.table import share_by_zipf
 from bertc.ir.program.reading import split_rows
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import Stage
 from bertc.learn.objectives.softmax import cross_entropy
 from bertc.learn.objectives.targets import (
     Boundaries,
@@ -29,14 +26,14 @@ from bertc.learn.objectives.targets import (
     ReplacedTokens,
 )
 from bertc.learn.objectives.terms import with_output_positions
-from bertc.learn.step.objective import Objective, make_objective
+from bertc.learn.step.objective import make_objective
 from bertc.model import EncoderInputs, Memory, PermutationMask, build
 from tests.shipped import PROGRAMS, STRUCTURES
 
 BATCH = 2
 
 
-def micro_batch(stage: Stage, count: int = BATCH) -> MicroBatch:
+def micro_batch(stage, count=BATCH):
     """A batch without values."""
     rows = torch.zeros(count, stage.seq, dtype=torch.long)
     asked = torch.zeros(count, stage.predictions(), dtype=torch.long)
@@ -66,7 +63,7 @@ def micro_batch(stage: Stage, count: int = BATCH) -> MicroBatch:
     return with_output_positions(stage, MicroBatch(reading, rows, terms, masked=masked))
 
 
-def remembered(stage: Stage, count: int) -> Memory | None:
+def remembered(stage, count):
     """A memory without values."""
     if not stage.memory:
         return None
@@ -74,17 +71,17 @@ def remembered(stage: Stage, count: int) -> Memory | None:
     return Memory(states, torch.zeros((), dtype=torch.long), stage.format.parts(stage.seq)[0])
 
 
-def as_zipf_says(stage: Stage) -> Callable[[torch.Tensor, int], list[torch.Tensor]]:
+def as_zipf_says(stage):
     """Without values nobody knows which cluster a target is in; Zipf's law says how many are."""
     shares = [share_by_zipf(c, stage.encoder.vocab_size) for c in stage.encoder.token_head.clusters]
 
-    def members(cluster_n: torch.Tensor, _: int) -> list[torch.Tensor]:
+    def members(cluster_n, _):
         return [torch.arange(round(len(cluster_n) * share)) for share in shares]
 
     return members
 
 
-def shallow(name: str) -> list[str]:
+def shallow(name):
     """Three layers of those that are alike, so that the cost of counting does not grow with depth.
     The first, the last and one between. Layers of stages, of different widths, or that share
     weights or are pruned, stay as they are; windows are taken away below.
@@ -96,7 +93,7 @@ def shallow(name: str) -> list[str]:
     return ["layers=3"] if alike and same and own and encoder.depth > 3 else []
 
 
-def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[float, float]:
+def counted_by_torch(resolved, stage):
     """FLOPs of one example: forward, and forward with backward; of two directions the mean."""
     flops_of_both = [_counted_by_torch(resolved, stage, one) for one in split_rows(stage)]
     rows = [one.batch for one in split_rows(stage)]
@@ -104,7 +101,7 @@ def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[float, float]:
     return forward / sum(rows), trained / sum(rows)
 
 
-def _counted_by_torch(resolved: Resolved, whole: Stage, stage: Stage) -> tuple[int, int]:
+def _counted_by_torch(resolved, whole, stage):
     with torch.device("meta"):
         model = build(resolved.as_in(whole), device="meta")
         batch = micro_batch(stage)
@@ -116,7 +113,7 @@ def _counted_by_torch(resolved: Resolved, whole: Stage, stage: Stage) -> tuple[i
     return forward // BATCH, trained // BATCH - bias
 
 
-def counted(objective: Objective, batch: MicroBatch, terms: int = 1) -> tuple[int, int]:
+def counted(objective, batch, terms=1):
     """FLOPs of forward, and of forward and backward, as torch counts them."""
     with FlopCounterMode(display=False) as counter:
         loss, *_ = objective(batch, torch.ones(terms))

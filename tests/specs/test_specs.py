@@ -92,11 +92,9 @@ PROMISED = {
     "babylm-strict": "small small-adaptive",
     "ettin": " ".join(f"{n} decoder-{n} {n}-8k {n}-decay" for n in ETTIN),
 }  # fmt: skip
-ALONE = (
-    "distilbert bilstm-soft minilm-6 minilmv2-6 camembert-base neobert neobert-4k mosaicbert-base "
-    "nomic-bert gpt-small quickstart quickstart-bert ltg-bert elc-bert gpt-bert crammed-bert "
-    "crammed-bert-simple bert-large-24h mosaicbert-20-dollars"
-)
+ALONE = "distilbert bilstm-soft minilm-6 minilmv2-6 camembert-base neobert neobert-4k "
+ALONE += "mosaicbert-base nomic-bert gpt-small quickstart quickstart-bert ltg-bert elc-bert "
+ALONE += "gpt-bert crammed-bert crammed-bert-simple bert-large-24h mosaicbert-20-dollars"
 
 
 def test_every_promised_system_is_there():
@@ -211,16 +209,13 @@ def test_stages_are_as_released(name):
     assert {path: at(stages, path) for path in RELEASED[name]} == RELEASED[name]
 
 
-@pytest.mark.parametrize(
-    ("name", "layers", "hidden", "heads"),
-    [
-        ("bert-tiny", 2, 128, 2), ("bert-mini", 4, 256, 4), ("bert-small", 4, 512, 8),
-        ("bert-medium", 8, 512, 8), ("bert-base", 12, 768, 12), ("bert-large", 24, 1024, 16),
-        ("roberta-large", 24, 1024, 16), ("spanbert-large", 24, 1024, 16),
-        ("albert-large", 24, 1024, 16), ("albert-xlarge", 24, 2048, 16),
-        ("albert-xxlarge", 12, 4096, 64),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "layers", "hidden", "heads"), [
+    ("bert-tiny", 2, 128, 2), ("bert-mini", 4, 256, 4), ("bert-small", 4, 512, 8),
+    ("bert-medium", 8, 512, 8), ("bert-base", 12, 768, 12), ("bert-large", 24, 1024, 16),
+    ("roberta-large", 24, 1024, 16), ("spanbert-large", 24, 1024, 16),
+    ("albert-large", 24, 1024, 16), ("albert-xlarge", 24, 2048, 16),
+    ("albert-xxlarge", 12, 4096, 64),
+])  # fmt: skip
 def test_networks_have_the_published_sizes(name, layers, hidden, heads):
     encoder = resolve(name).encoder
     assert (len(encoder.layers), encoder.hidden) == (layers, hidden)
@@ -233,13 +228,10 @@ def test_vocabularies_are_as_released():
     assert not any(resolve(name).vocabulary.accents for name in ("albert-base", "xlnet-base"))
 
 
-@pytest.mark.parametrize(
-    ("name", "published"),
-    [
-        ("transformer-xl-wt103-base", 41_066_400), ("transformer-xl-wt103-large", 245_532_672),
-        ("ltg-bert-small", 21_261_312),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "published"), [
+    ("transformer-xl-wt103-base", 41_066_400), ("transformer-xl-wt103-large", 245_532_672),
+    ("ltg-bert-small", 21_261_312),
+])  # fmt: skip
 def test_weights_of_layers_are_as_many_as_published(name, published):
     layers = ("encoder.attention.", "encoder.ffn.")
     table = model_weights(resolve(name))

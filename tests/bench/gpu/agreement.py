@@ -22,13 +22,11 @@ STEPS = 20
 RATE = 0.1
 TEXT = FARM / "farm.txt"
 CASES = {
-    "bert": "objective=mlm+nsp",
-    "albert": "objective=span+sbo+sop share=all E=32",
+    "bert": "objective=mlm+nsp", "albert": "objective=span+sbo+sop share=all E=32",
     "electra": "objective=rtd*50+mlm generator=0.5",
-    "xlnet": "objective=plm attention=relative(untie=true)",
-    "gpt": "objective=clm norm=pre",
+    "xlnet": "objective=plm attention=relative(untie=true)", "gpt": "objective=clm norm=pre",
     "packed": "objective=mlm+nsp format=sentence-pair pack=true",
-}
+}  # fmt: skip
 
 
 def run(setting: Setting, results: Results) -> None:

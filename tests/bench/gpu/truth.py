@@ -30,11 +30,9 @@ from tests.kinds import OBJECTIVES
 
 RATE = 0.1
 BACKENDS = {
-    "flash": SDPBackend.FLASH_ATTENTION,
-    "memory-efficient": SDPBackend.EFFICIENT_ATTENTION,
-    "cudnn": SDPBackend.CUDNN_ATTENTION,
-    "math": SDPBackend.MATH,
-}
+    "flash": SDPBackend.FLASH_ATTENTION, "memory-efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "cudnn": SDPBackend.CUDNN_ATTENTION, "math": SDPBackend.MATH,
+}  # fmt: skip
 
 
 def run(setting: Setting, results: Results) -> None:
@@ -111,14 +109,11 @@ def forms(setting: Setting) -> Iterator[tuple[str, Callable[[], Tensor]]]:
         laid_out = end_to_end(starts, s)
     scores = torch.randn(b, n, s, s, generator=draws).to(setting.device, torch.bfloat16)
     asked: dict[str, tuple[Any, float]] = {
-        "full rows, dropout": (Mask(), RATE),
-        "full rows": (Mask(), 0.0),
-        "padded rows, dropout": (Mask(padded), RATE),
-        "packed rows, dropout": (packed, RATE),
-        "packed rows": (laid_out, 0.0),
-        "causal, dropout": (Mask(is_causal=True), RATE),
+        "full rows, dropout": (Mask(), RATE), "full rows": (Mask(), 0.0),
+        "padded rows, dropout": (Mask(padded), RATE), "packed rows, dropout": (packed, RATE),
+        "packed rows": (laid_out, 0.0), "causal, dropout": (Mask(is_causal=True), RATE),
         "scores of distances, dropout": (Mask(scores.requires_grad_()), RATE),
-    }
+    }  # fmt: skip
     for name, (mask, rate) in asked.items():
         yield name, lambda m=mask, r=rate: attend(query, key, value, m, r)  # type: ignore[misc]
 

@@ -96,14 +96,11 @@ def test_systems_that_are_not_there(monkeypatch):
     assert "pip install transformers" in refused.value.help
 
 
-@pytest.mark.parametrize(
-    ("settings", "obstacle"),
-    [
-        ("norm=pre", "norm=pre"), ("pack=true", "pack=true"), ("share=ffn", "share=ffn"),
-        ("objective=mlm(unit=span)+sbo", "objective=mlm.sbo"),
-        ("objective=rtd(over=masked)+mlm generator=0.5", "objective=rtd"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("settings", "obstacle"), [
+    ("norm=pre", "norm=pre"), ("pack=true", "pack=true"), ("share=ffn", "share=ffn"),
+    ("objective=mlm(unit=span)+sbo", "objective=mlm.sbo"),
+    ("objective=rtd(over=masked)+mlm generator=0.5", "objective=rtd"),
+])  # fmt: skip
 def test_a_spec_that_transformers_cannot_say(settings, obstacle):
     with pytest.raises(DataError, match=f"{obstacle} stands in the way"):
         bench(resolve(TOY + settings), against="transformers")
@@ -200,13 +197,10 @@ SMALL = "layers=2 hidden=32 heads=2 seq=16 vocab=wordpiece(97) device=cpu "
 
 
 @pytest.mark.usefixtures("forked")
-@pytest.mark.parametrize(
-    ("specs", "lengths", "ways"),
-    [
-        ([SMALL], (4, 8), [("torch", "fp32"), ("torch", "bf16")]),
-        ([], (4,), [("torch", "fp32"), ("onnx", "fp32"), ("onnx", "int8")]),
-    ],
-)
+@pytest.mark.parametrize(("specs", "lengths", "ways"), [
+    ([SMALL], (4, 8), [("torch", "fp32"), ("torch", "bf16")]),
+    ([], (4,), [("torch", "fp32"), ("onnx", "fp32"), ("onnx", "int8")]),
+])  # fmt: skip
 def test_runs_specs_and_runtimes_stand_side_by_side(specs, lengths, ways, tmp_path, call):
     run = run_of(tmp_path / "run", f"{SMALL.replace('layers=2', 'layers=1')} objective=mlm")
     runtimes, precisions = (",".join(dict.fromkeys(names)) for names in zip(*ways, strict=True))
@@ -265,16 +259,13 @@ def test_the_table_has_no_empty_columns():
     assert line.split() == ["it", "torch", "fp32", "1", "8", "2", "2", "3", "500"]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("torch", "int8", "1", "1", "8"), "torch does not run int8 here"),
-        (("onnx", "bf16", "1", "1", "8"), "onnx does not run bf16 here"),
-        (("tensorrt", "fp32", "1", "1", "8"), "--runtime tensorrt: unknown"),
-        (("torch", "fp32", "no", "1", "8"), "--threads no: a number from 1"),
-        (("torch", "fp32", "1", "1,", "8"), "--batch '1,': values separated by commas"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    (("torch", "int8", "1", "1", "8"), "torch does not run int8 here"),
+    (("onnx", "bf16", "1", "1", "8"), "onnx does not run bf16 here"),
+    (("tensorrt", "fp32", "1", "1", "8"), "--runtime tensorrt: unknown"),
+    (("torch", "fp32", "no", "1", "8"), "--threads no: a number from 1"),
+    (("torch", "fp32", "1", "1,", "8"), "--batch '1,': values separated by commas"),
+])  # fmt: skip
 def test_what_cannot_be_run_is_refused(options, message):
     pytest.raises(UsageError, read_choices, *options).match(message)
 

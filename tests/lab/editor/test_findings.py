@@ -3,9 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from lsprotocol import types
@@ -17,7 +15,7 @@ from bertc.base.diagnostics import Source, Span, SpecError, codes
 from bertc.lab.editor.convert import TextLines, actions, diagnostics
 from bertc.lab.editor.hover import page_at
 from bertc.lab.editor.place import place_at
-from bertc.lab.editor.reading import Reading, read_checked
+from bertc.lab.editor.reading import read_checked
 from bertc.lab.editor.suggestions import suggestions
 from bertc.lang.files import shipped_place
 from docs.grammars import TEXT_MATE_FILE
@@ -27,11 +25,11 @@ URI = "file:///mine.bertc"
 EVERYWHERE = types.Range(types.Position(0, 0), types.Position(10**6, 0))
 
 
-def lines(text: str) -> TextLines:
+def lines(text):
     return TextLines(text, PositionCodec())
 
 
-def changed(text: str, action: types.CodeAction) -> str:
+def changed(text, action):
     """A text after the edits of an action, made as an editor does."""
     at = lines(text)
     edits = [
@@ -43,7 +41,7 @@ def changed(text: str, action: types.CodeAction) -> str:
     return text
 
 
-def messages(reading: Reading) -> list[tuple[str, str]]:
+def messages(reading):
     return [(each.code, each.message) for each in reading.findings]
 
 
@@ -119,25 +117,22 @@ def test_the_grammar_has_the_words_of_the_settings():
     assert TEXT_MATE_FILE.read_text(encoding="utf-8") == grammar(), "run python docs/grammars.py"
 
 
-@pytest.mark.parametrize(
-    ("text", "first"),
-    [
-        ("lay", ["layers = ", "layout = "]), ("lay|ers = 3", ["layers", "layout"]),
-        ("layers=12 hid", ["hidden = "]), ("pack=t", ["true"]),
-        ("share = ", ["none", "all", "attention", "ffn", "groups(", "map("]),
-        ("objective = mlm(unit=", ["token", "word", "ngram", "span"]),
-        ("objective = mlm(15%, un", ["unit="]), ("objective = span(", ["p=", "max="]),
-        ("objective = mlm + so", ["sop"]), ("objective=5*k", ["kd(logits)"]),
-        ("objective=mlm + kd(hidden, la", ["layers="]),
-        ("optimizer=adamw(1e-3, schedule=w", ["wsd"]), ("heads={4, 8} att", ["attention = "]),
-        ("objective = mlm(p=15%\nhid", ["hidden = "]),
-        ("extends albert-ba", ["albert-base-paper", "albert-base"]),
-        ('stage "long" { ste', ["steps = "]), ('stage "long" { hid', []),
-        ("generator { hid", ["hidden = "]), ("layers = 3 lay", ["layout = "]),
-        ('stage "one" { steps=3 }\nlay', ["layers = ", "layout = "]),
-        ("# lay", []), ('stage "lay', []), ("nonsense = ", []), ("layers = 12,", []),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "first"), [
+    ("lay", ["layers = ", "layout = "]), ("lay|ers = 3", ["layers", "layout"]),
+    ("layers=12 hid", ["hidden = "]), ("pack=t", ["true"]),
+    ("share = ", ["none", "all", "attention", "ffn", "groups(", "map("]),
+    ("objective = mlm(unit=", ["token", "word", "ngram", "span"]),
+    ("objective = mlm(15%, un", ["unit="]), ("objective = span(", ["p=", "max="]),
+    ("objective = mlm + so", ["sop"]), ("objective=5*k", ["kd(logits)"]),
+    ("objective=mlm + kd(hidden, la", ["layers="]),
+    ("optimizer=adamw(1e-3, schedule=w", ["wsd"]), ("heads={4, 8} att", ["attention = "]),
+    ("objective = mlm(p=15%\nhid", ["hidden = "]),
+    ("extends albert-ba", ["albert-base-paper", "albert-base"]),
+    ('stage "long" { ste', ["steps = "]), ('stage "long" { hid', []),
+    ("generator { hid", ["hidden = "]), ("layers = 3 lay", ["layout = "]),
+    ('stage "one" { steps=3 }\nlay', ["layers = ", "layout = "]),
+    ("# lay", []), ('stage "lay', []), ("nonsense = ", []), ("layers = 12,", []),
+])  # fmt: skip
 def test_what_is_offered(text, first):
     before, _, after = text.partition("|")  # the cursor
     place = place_at(before + after, len(before))
@@ -146,22 +141,19 @@ def test_what_is_offered(text, first):
     assert offered[: max(1, len(first))] == first
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("hid|den = 64", "width of the residual stream"),
-        ("H| = 64", "Default: `768`, of BERT-base"),
-        ("heads| = 2", "Default: hidden / 64"),
-        ("objective = m|lm + sop", "Predict masked tokens"),
-        ("objective = mlm(p|=20%)", "**`p`** of `mlm`: number > 0, ≤ 1"),
-        ("objective = mlm + k|d(logits, T=2)", "kd(logits, "),
-        ("generator { hid|den = 64 }", "**`hidden`** of `network`"),
-        ("extends albert-b|ase", "ALBERT-base, version 2, as released"),
-        ("exte|nds albert-base", "begin with all settings"),
-        ('sta|ge "a" { steps=1 }', "a part of the training"),
-        ("hidden = 64|", ""), ("none|sense = 3", ""), ("layers = |", ""), ("# hid|den", ""),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "expected"), [
+    ("hid|den = 64", "width of the residual stream"),
+    ("H| = 64", "Default: `768`, of BERT-base"),
+    ("heads| = 2", "Default: hidden / 64"),
+    ("objective = m|lm + sop", "Predict masked tokens"),
+    ("objective = mlm(p|=20%)", "**`p`** of `mlm`: number > 0, ≤ 1"),
+    ("objective = mlm + k|d(logits, T=2)", "kd(logits, "),
+    ("generator { hid|den = 64 }", "**`hidden`** of `network`"),
+    ("extends albert-b|ase", "ALBERT-base, version 2, as released"),
+    ("exte|nds albert-base", "begin with all settings"),
+    ('sta|ge "a" { steps=1 }', "a part of the training"),
+    ("hidden = 64|", ""), ("none|sense = 3", ""), ("layers = |", ""), ("# hid|den", ""),
+])  # fmt: skip
 def test_hover_shows_the_page_of_a_word(text, expected):
     before, _, after = text.partition("|")
     page = page_at(place_at(before + after, len(before)))
@@ -192,7 +184,7 @@ stage "two" { steps=20 }
 class Session:
     """An editor with the server that it has started."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
         self.runner = asyncio.Runner()
         self.client = LanguageClient("test", "1")
@@ -202,10 +194,10 @@ class Session:
         )
         self.version = 0
 
-    def ask(self, name: str, params: Any) -> Any:
+    def ask(self, name, params):
         return self.runner.run(getattr(self.client, f"{name}_async")(params))
 
-    def begin(self) -> None:
+    def begin(self):
         command = (sys.executable, "-m", "bertc.cli", "lsp")
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         self.runner.run(self.client.start_io(*command, cwd=str(ROOT), env=environment))
@@ -213,16 +205,16 @@ class Session:
         self.ask("initialize", types.InitializeParams(able, root_uri=root))
         self.client.initialized(types.InitializedParams())
 
-    def end(self) -> None:
+    def end(self):
         self.ask("shutdown", None)
         self.client.exit(None)
         self.runner.run(self.client.stop())
         self.runner.close()
 
-    def uri(self, name: str = "mine.bertc") -> str:
+    def uri(self, name="mine.bertc"):
         return (self.folder / name).as_uri()
 
-    def type(self, text: str) -> list[types.Diagnostic]:
+    def type(self, text):
         """What is found in a text, once it is."""
         uri, self.version = self.uri(), self.version + 1
         if self.version == 1:
@@ -235,17 +227,17 @@ class Session:
             self.client.text_document_did_change(params)
         return self.runner.run(asyncio.wait_for(self.answered(), 100))
 
-    async def answered(self) -> list[types.Diagnostic]:
+    async def answered(self):
         while self.uri() not in self.found or self.found[self.uri()].version != self.version:
             await asyncio.sleep(0.01)
         return list(self.found[self.uri()].diagnostics)
 
-    def at(self, line: int, column: int) -> tuple[types.TextDocumentIdentifier, types.Position]:
+    def at(self, line, column):
         return types.TextDocumentIdentifier(self.uri()), types.Position(line, column)
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+def session(tmp_path_factory):
     folder = tmp_path_factory.mktemp("specs")
     (folder / "base.bertc").write_text("extends bert-tiny\n\nhidden = 128\n", encoding="utf-8")
     opened = Session(folder)

@@ -157,13 +157,10 @@ def test_of_sizes_that_tie_the_one_is_taken_that_is_trained_as_its_family(monkey
     assert 13e6 < counts[0] <= 14e6
 
 
-@pytest.mark.parametrize(
-    ("spec", "family"),
-    [
-        ("layers=2", "bert-base"), ("extends ltg", "ltg-bert"), ("extends ettin-68m", "ettin-68m"),
-        ("extends modernbert", "modernbert-base"), ("extends xlnet hidden=64", "xlnet-base"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("spec", "family"), [
+    ("layers=2", "bert-base"), ("extends ltg", "ltg-bert"), ("extends ettin-68m", "ettin-68m"),
+    ("extends modernbert", "modernbert-base"), ("extends xlnet hidden=64", "xlnet-base"),
+])  # fmt: skip
 def test_a_family_is_the_spec_that_is_extended_or_the_longest_reader(spec, family):
     (program,) = programs(spec)
     assert family_of(program).name == family
@@ -184,13 +181,10 @@ def test_shapes_that_nobody_trains_are_left_out(monkeypatch):
     assert shapes == {(64, 1), (64, 2), (256, 2), (256, 8)}
 
 
-@pytest.mark.parametrize(
-    ("kind", "text", "most"),
-    [
-        ("params", "14M", 14e6), ("flops", "1e18", 1e18), ("flops", "3 EFLOP", 3e18),
-        ("time", "8h", 28_800), ("memory", "16GiB", 2**34),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("kind", "text", "most"), [
+    ("params", "14M", 14e6), ("flops", "1e18", 1e18), ("flops", "3 EFLOP", 3e18),
+    ("time", "8h", 28_800), ("memory", "16GiB", 2**34),
+])  # fmt: skip
 def test_budgets_are_read_with_their_units(kind, text, most):
     assert budget(kind, text) == Budget(kind, most)
 
@@ -201,14 +195,11 @@ def test_other_units_are_refused_with_one_that_is_read(kind, text):
     assert budget(option.removeprefix("--"), own).most > 0
 
 
-@pytest.mark.parametrize(
-    ("spec", "kinds", "message"),
-    [
-        (LISTS, [], "no budget"), ("layers=2", ["params"], "nothing is free"),
-        ("heads=?", ["params"], "no usual values"),
-        ("steps=?", ["params"], "needs a budget that steps spend"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("spec", "kinds", "message"), [
+    (LISTS, [], "no budget"), ("layers=2", ["params"], "nothing is free"),
+    ("heads=?", ["params"], "no usual values"),
+    ("steps=?", ["params"], "needs a budget that steps spend"),
+])  # fmt: skip
 def test_what_cannot_be_chosen_is_refused(spec, kinds, message):
     with pytest.raises(UsageError, match=message) as error:
         choose(spec, [Budget(kind, 1e9) for kind in kinds])
@@ -216,8 +207,7 @@ def test_what_cannot_be_chosen_is_refused(spec, kinds, message):
 
 
 def test_without_any_program_the_mistakes_are_those_of_the_first():
-    with pytest.raises(SpecError, match="E"):
-        choose("heads=5 hidden={64, 128}", [Budget("params", 1e9)])
+    pytest.raises(SpecError, choose, "heads=5 hidden={64, 128}", [Budget("params", 1e9)]).match("E")
     choice = choose("heads=6 hidden={64, 96}", [Budget("params", 1e9)])
     assert (choice.tried, choice.refused) == (1, 1)
 

@@ -20,11 +20,9 @@ from bertc.lab.report.report import report_page
 from bertc.lab_api import points, programs
 
 TRUE = Law(1.5, 40.0, 0.34, 300.0, 0.32)
-SPEC = (
-    "layers=2 hidden=64 heads=4 vocab=wordpiece(300) data=files('farm.txt', sentences=lines) "
-    "seq=16 batch=4 steps=60 objective=mlm dropout=0 format=blocks holdout=20% "
-    "optimizer=adamw(2e-3, warmup=6) "
-)
+SPEC = "layers=2 hidden=64 heads=4 vocab=wordpiece(300) data=files('farm.txt', sentences=lines) "
+SPEC += "seq=16 batch=4 steps=60 objective=mlm dropout=0 format=blocks holdout=20% "
+SPEC += "optimizer=adamw(2e-3, warmup=6) "
 
 
 def rungs_of(law: Law) -> list[Rung]:
@@ -79,10 +77,8 @@ def test_rungs_are_narrower_and_shorter_and_learn_at_rates_that_transfer():
     assert {w.ffn for w in narrow.encoder.layers} == {176}
     assert sum(rung.seconds for rung in rungs) == pytest.approx(200, rel=0.01)
     assert Counter(rung.name.partition("-")[0] for rung in rungs) == {
-        "w64": 3,
-        "w128": 2,
-        "w192": 1,
-    }
+        "w64": 3, "w128": 2, "w192": 1,
+    }  # fmt: skip
 
 
 def test_stages_stay_in_proportion():
@@ -91,24 +87,16 @@ def test_stages_stay_in_proportion():
         assert first.steps / second.steps == pytest.approx(9, rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("spec", "seconds", "message"),
-    [
-        ("extends quickstart", 1.0, "fewer than 100 steps"),
-        (SPEC.replace("heads=4", "heads=1"), None, "more heads"),
-        (f"{SPEC} init='run'", None, "random weights at first"),
-        (SPEC.replace("60", "1h").replace("=6)", "=6%)"), None, "steps=100k"),
-        (
-            f'{SPEC} stage "a" {{layers=1 steps=9}} stage "b" {{steps=9}}',
-            None,
-            "changes the network",
-        ),
-        (SPEC.replace("heads=4", "heads=[2, 4] head_dim=16"), None, "the same heads"),
-    ],
-)
+@pytest.mark.parametrize(("spec", "seconds", "message"), [
+    ("extends quickstart", 1.0, "fewer than 100 steps"),
+    (SPEC.replace("heads=4", "heads=1"), None, "more heads"),
+    (f"{SPEC} init='run'", None, "random weights at first"),
+    (SPEC.replace("60", "1h").replace("=6)", "=6%)"), None, "steps=100k"),
+    (f'{SPEC} stage "a" {{layers=1 steps=9}} stage "b" {{steps=9}}', None, "changes the network"),
+    (SPEC.replace("heads=4", "heads=[2, 4] head_dim=16"), None, "the same heads"),
+])  # fmt: skip
 def test_a_spec_without_a_ladder_is_refused(spec, seconds, message):
-    with pytest.raises(UsageError) as error:
-        planned(spec, seconds)
+    error = pytest.raises(UsageError, planned, spec, seconds)
     assert message in f"{error.value.message} {error.value.help}"
     if seconds:
         assert planned(spec, budget("time", error.value.help.removeprefix("--time ")).most)

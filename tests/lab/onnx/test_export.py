@@ -99,13 +99,10 @@ def test_heads_that_read_more_than_a_row_are_left_out(objective, scores):
     assert {output.name for output in outputs} <= {"last_hidden_state", "pooled", *scores}
 
 
-@pytest.mark.parametrize(
-    ("setting", "in_the_way"),
-    [
-        ("attention=relative", "attention=relative stands in the way"),
-        ("attention=relative memory=16 objective=clm format=stream", "memory=16 stands"),
-    ],
-)
+@pytest.mark.parametrize(("setting", "in_the_way"), [
+    ("attention=relative", "attention=relative stands in the way"),
+    ("attention=relative memory=16 objective=clm format=stream", "memory=16 stands"),
+])  # fmt: skip
 def test_the_setting_in_the_way_is_named(setting, in_the_way):
     error = pytest.raises(DataError, graph_of(model_of(f"{NETWORK} {setting}")).refuse_unsayable)
     assert in_the_way in error.value.message
@@ -178,9 +175,7 @@ def scores_are_those_of_torch(run: Path, file: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.undo()
 
 
-def test_every_kind_of_answer_is_as_in_torch_and_in_a_fresh_process(
-    tmp_path, tasks, monkeypatch, call
-):
+def test_each_kind_of_answer_is_as_in_torch_and_a_fresh_process(tmp_path, tasks, monkeypatch, call):
     spec = f"{WIDE} positions=rotary attention=local(4) task={'+'.join(tasks.values())}"
     run, to = run_of(tmp_path / "run", spec), tmp_path / "graphs"
     to.mkdir()  # An earlier export is replaced.

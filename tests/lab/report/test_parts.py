@@ -5,9 +5,7 @@ import json
 import math
 import re
 import shutil
-from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,7 +46,7 @@ def test_text_is_text_wherever_it_is_put():
 def test_a_part_that_cannot_be_made_says_why_and_the_others_are_there():
     pytest.importorskip("plotly")
 
-    def damaged() -> list[str]:
+    def damaged():
         raise DataError("metrics.jsonl:3 is <damaged>", help="restore a copy")
 
     page = document("a", "b", [section("One", damaged), section("Two", lambda: ["fine"])])
@@ -101,8 +99,7 @@ def test_lines_of_what_a_run_took_are_read_but_for_a_half_one(tmp_path):
     assert sum(line.seconds.get("steps", 0.0) for line in main) == 1.0
     assert later == Usage("next", 5, 1, 4, {"batches": 1.0})
     path.write_text("{}\n")
-    with pytest.raises(DataError, match="spent.jsonl:1 is damaged"):
-        RunFolder(tmp_path).read_spent()
+    pytest.raises(DataError, RunFolder(tmp_path).read_spent).match("spent.jsonl:1 is damaged")
 
 
 def test_intervals_are_students():
@@ -141,18 +138,14 @@ def test_the_cost_of_a_run_without_a_lock_is_that_of_the_estimate(tmp_path):
 
 HOSTILE = "<img src=x onerror=alert(1)> \u202e\"'&amp;"
 MOST_SHOWN = "<img src=x onerror=alert(1)> \\u202e\"'&amp;"
-SPEC = (
-    "extends bert-tiny layers=1 hidden=32 heads=2 vocab=100 data=files('none.txt') seq=16 "
-    "log_every=1 eval_every=2 objective=mlm "
-)
-TRAINED = (
-    "layers=2 hidden=32 heads=2 ffn=64 seq=24 batch=4 steps=2 vocab=wordpiece(80) device=cpu "
-    "data=files('{}', sentences=lines) holdout=30% eval_examples=4 log_every=1 compile=off"
-)
+SPEC = "extends bert-tiny layers=1 hidden=32 heads=2 vocab=100 data=files('none.txt') seq=16 "
+SPEC += "log_every=1 eval_every=2 objective=mlm "
+TRAINED = "layers=2 hidden=32 heads=2 ffn=64 seq=24 batch=4 steps=2 vocab=wordpiece(80) device=cpu "
+TRAINED += "data=files('{}', sentences=lines) holdout=30% eval_examples=4 log_every=1 compile=off"
 STAGES = "stage 'a <b>' { steps=6 seq=8 } stage 'z' { steps=6 }"
 
 
-def trained(folder: Path, spec: str, loss: float = 5.0) -> Path:
+def trained(folder, spec, loss=5.0):
     """A run folder with metrics of all its steps, in which nothing was trained."""
     (resolved,) = lab_api.points(spec)
     folder.mkdir(parents=True)
@@ -183,7 +176,7 @@ def trained(folder: Path, spec: str, loss: float = 5.0) -> Path:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+def browser():
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     pytest.importorskip("plotly", reason="plotly is not installed")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -196,7 +189,7 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def pages(tmp_path_factory):
     pytest.importorskip("plotly", reason="plotly is not installed")
     folder = tmp_path_factory.mktemp("pages")
     trained(folder / HOSTILE, f"{SPEC} batch=4 {STAGES}")

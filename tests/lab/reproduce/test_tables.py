@@ -1,6 +1,5 @@
 """Every shipped table: its rows compile at each scale, and say what the paper printed."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from string import Template
 
@@ -13,13 +12,12 @@ from bertc.lab.reproduce.programs import Jobs, shrunk
 from bertc.lab.reproduce.reading import read_table, shipped_tables
 from bertc.lab.reproduce.results import RowResult, TableResults
 from bertc.lab.reproduce.showing import Shown
-from bertc.lab.reproduce.table import Table
 
 TOLERANCE = 0.03
 """Between printed and counted parameters; where they differ by more, the remark says why."""
 
 
-def _texts(table: Table) -> Iterator[str]:
+def _texts(table):
     """All specs and settings of a table, in which names stand for files and runs."""
     yield from (each.spec for each in (table, *table.rows, *table.measures, *table.before))
     yield from (text for row in table.rows for text in (*row.at.values(), *row.tasks.values()))
@@ -56,24 +54,10 @@ def test_rows_compile_and_differ(name, scale):
                     assert "parameters" in table.remark.lower(), f"{both}: say why in the remark"
 
 
-SMALL = """
-title = "Small"
-paper = "none"
-place = "none"
-asks = "How many steps?"
-source = "none"
-spec = "layers=1 hidden=64 batch=8 data=docstrings"
-measures = [{ name = "loss", score = "mlm", better = "less" }]
-before = [{ name = "warm", spec = "layers=2 hidden=64 steps=60 data=docstrings" }]
-rows = [
-    { name = "short", spec = "steps=200" },
-    { name = "long", spec = "steps=400 layers=2" },
-    { name = "wide", spec = "steps=200 hidden=256" },
-]
-"""
+SMALL = Path(__file__).with_name("small.toml").read_text()
 
 
-def _table(folder: Path, text: str) -> Table:
+def _table(folder, text):
     path = folder / "small.toml"
     path.write_text(text)
     return read_table(str(path))
@@ -92,18 +76,12 @@ def test_rows_shrink_by_the_ratio_of_the_scale_to_the_spec_of_all_and_are_never_
 UNTOUCHED = "dropout=0.1 optimizer=adamw(1e-3, steps=4) data='steps=4 ' seq=20%"
 
 
-@pytest.mark.parametrize(
-    ("text", "shorter"),
-    [
-        ("H=768 E=384 layers=2", "H=128 E=64 layers=1"),
-        ("hidden=10 batch=2Ki steps=1M", "hidden=8 batch=1024 steps=500000"),
-        *[
-            (text, text)
-            for text in ("dropout=0.1 optimizer=adamw(1e-3, steps=4)", "data='steps=4 '")
-        ],
-        ("seq=20%", "seq=20%"),
-    ],
-)
+@pytest.mark.parametrize(("text", "shorter"), [
+    ("H=768 E=384 layers=2", "H=128 E=64 layers=1"),
+    ("hidden=10 batch=2Ki steps=1M", "hidden=8 batch=1024 steps=500000"),
+    *[(text, text) for text in ("dropout=0.1 optimizer=adamw(1e-3, steps=4)", "data='steps=4 '")],
+    ("seq=20%", "seq=20%"),
+])  # fmt: skip
 def test_numbers_of_settings_shrink_but_for_those_inside_of_values(text, shorter):
     by = {"widths": 1 / 6, "layers": 0.5, "seq": 0.5, "batch": 0.5, "steps": 0.5}
     assert shrunk(text, by) == shorter

@@ -1,9 +1,7 @@
 """Mistakes in a file of examples and files of another task: what was expected is said."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,42 +21,42 @@ STSB = "sentence1\tsentence2\tscore\n"
 UNIVERSAL = "1\tHens\then\tNOUN\tNNS\t_\t0\troot\t_\t_\n"
 
 
-def glue(name: str) -> Callable[[Path], Any]:
+def glue(name):
     return lambda path: Glue(task=name, data=str(path.parent))  # type: ignore[arg-type]
 
 
-def own(kind: type, **more: Any) -> Callable[[Path], Any]:
+def own(kind, **more):
     return lambda path: kind(train=str(path), **more)
 
 
-def squad(path: Path) -> Any:
+def squad(path):
     return Squad(data=str(path))
 
 
-def race(path: Path) -> Any:
+def race(path):
     return Race(data=str(path.parent.parent))
 
 
-def tagging(column: str = "ner", labels: tuple[str, ...] = ()) -> Callable[[Path], Any]:
+def tagging(column="ner", labels=()):
     return lambda path: Tagging(data=str(path.parent), column=column, labels=labels)  # type: ignore[arg-type]
 
 
-def passages(context: Any = "A hen clucks.", **more: Any) -> str:
+def passages(context="A hen clucks.", **more):
     asked = {"id": "q", "question": "Who?", "answers": [{"text": "hen", "answer_start": 2}]}
     asked = {key: value for key, value in (asked | more).items() if value is not None}
     return json.dumps({"data": [{"paragraphs": [{"context": context, "qas": [asked]}]}]})
 
 
-def answer(text: Any, start: Any) -> str:
+def answer(text, start):
     return passages(answers=[{"text": text, "answer_start": start}])
 
 
-def passage(**more: Any) -> str:
+def passage(**more):
     whole = {"article": "A hen.", "questions": ["Who?"], "options": [list("abcd")]}
     return json.dumps({**whole, "answers": ["A"], **more})
 
 
-def row(**cells: Any) -> str:
+def row(**cells):
     return json.dumps(cells) + "\n"
 
 
@@ -179,7 +177,7 @@ CASES = {case: (*file, *said) for *file, cases in DAMAGED for case, said in case
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_damage_is_reported_with_its_place(tmp_path: Path, case: str) -> None:
+def test_damage_is_reported_with_its_place(tmp_path, case):
     make, name, content, place, expected = CASES[case]
     path = tmp_path / "data" / name
     path.parent.mkdir(parents=True)
@@ -193,7 +191,7 @@ def test_damage_is_reported_with_its_place(tmp_path: Path, case: str) -> None:
     assert expected in f"{error.message}; {error.help}"
 
 
-def test_labels_that_training_lacks(tmp_path: Path) -> None:
+def test_labels_that_training_lacks(tmp_path):
     path = tmp_path / "dev.csv"
     path.write_text("text,label\nx,\u00e4\ny,c\n", encoding="utf-8")
     task = Classify(train=str(path), dev=str(path), test=str(path), labels=("a\u0308", "b"))
@@ -203,14 +201,11 @@ def test_labels_that_training_lacks(tmp_path: Path) -> None:
         refused.match(r"dev.csv:3: unknown label 'c', one of 'a\u0308', 'b'")
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ("x,a\ny,a\n", "only the label 'a' in all 2 examples; two or more labels"),
-        ("x,a\ny,b\nz,c\n", "3 labels in 3 examples, at most 2 are supported; name another column"),
-        ("x,a\nx,b\nx,c\n", "are supported; if the columns are swapped: text=label, label=text"),
-    ],
-)
+@pytest.mark.parametrize(("rows", "message"), [
+    ("x,a\ny,a\n", "only the label 'a' in all 2 examples; two or more labels"),
+    ("x,a\ny,b\nz,c\n", "3 labels in 3 examples, at most 2 are supported; name another column"),
+    ("x,a\nx,b\nx,c\n", "are supported; if the columns are swapped: text=label, label=text"),
+])  # fmt: skip
 def test_labels_that_are_none(tmp_path, rows, message, monkeypatch):
     monkeypatch.setattr(task_sets, "MAX_LABELS", 2)
     path = tmp_path / "a.csv"
@@ -221,7 +216,7 @@ def test_labels_that_are_none(tmp_path, rows, message, monkeypatch):
     assert message in f"{caught.value.message}; {caught.value.help}"
 
 
-def test_what_is_not_there(tmp_path: Path) -> None:
+def test_what_is_not_there(tmp_path):
     (tmp_path / "dev.tsv").write_text(RTE + "0\ta\tb\tentailment\n")
     gone = tmp_path / "gone"
     for fault, act, task, *part in (
@@ -238,7 +233,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
         assert (fault in caught.value.message, caught.value.exit_code) == (True, 66)
 
 
-def test_files_and_folders_in_each_others_place_or_too_many(tmp_path: Path) -> None:
+def test_files_and_folders_in_each_others_place_or_too_many(tmp_path):
     file, folder = tmp_path / "train.tsv", tmp_path / "folder.csv"
     file.write_text(RTE + "0\ta\tb\tentailment\n")
     folder.mkdir()
@@ -254,7 +249,7 @@ def test_files_and_folders_in_each_others_place_or_too_many(tmp_path: Path) -> N
         pytest.raises(DataError, act, task, *part).match(fault)
 
 
-def test_a_table_of_tabs_may_have_any_ending(tmp_path: Path) -> None:
+def test_a_table_of_tabs_may_have_any_ending(tmp_path):
     path = tmp_path / "SICK_train.txt"
     path.write_text("pair_ID\ttext\tlabel\n1\tA man walks.\tyes\n\n2\tA hen.\tno\n")
     task = Classify(train=str(path), labels=("yes", "no"))
@@ -268,15 +263,12 @@ def test_a_table_of_tabs_may_have_any_ending(tmp_path: Path) -> None:
             part_examples(task)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "tags", "right"),
-    [
-        ("x.conll", "EU NNP B-ORG\nrejects VBZ O\n\nit PRP O\n", "tags", ("B-ORG", "O")),
-        ("x.conll", "EU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\n", "pos", ("NNP", "VBZ")),
-        ("x.txt", "EU\tI-ORG\nrejects\tO\n\n" * 2, "tags", ("B-ORG", "O")),
-        ("x.conllu", "1\tThey\tthey\tPRON\tPRP\t_\t2\tnsubj\t_\t_\n\n", "tags", ("PRON",)),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "tags", "right"), [
+    ("x.conll", "EU NNP B-ORG\nrejects VBZ O\n\nit PRP O\n", "tags", ("B-ORG", "O")),
+    ("x.conll", "EU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\n", "pos", ("NNP", "VBZ")),
+    ("x.txt", "EU\tI-ORG\nrejects\tO\n\n" * 2, "tags", ("B-ORG", "O")),
+    ("x.conllu", "1\tThey\tthey\tPRON\tPRP\t_\t2\tnsubj\t_\t_\n\n", "tags", ("PRON",)),
+])  # fmt: skip
 def test_one_file_of_words_and_tags_is_read_alone(tmp_path, name, content, tags, right):
     path = tmp_path / name
     path.write_text(content)
@@ -305,7 +297,7 @@ PLAIN = {
 
 
 @pytest.mark.parametrize("content", TAGGED.values(), ids=TAGGED)
-def test_words_with_tags_in_a_text_file_name_their_task(content: str, tmp_path: Path) -> None:
+def test_words_with_tags_in_a_text_file_name_their_task(content, tmp_path):
     path = tmp_path / "train.txt"
     path.write_text(content)
     error = pytest.raises(DataError, next, table(path, ColumnSelection(("text",))))
@@ -314,16 +306,13 @@ def test_words_with_tags_in_a_text_file_name_their_task(content: str, tmp_path: 
     assert error.value.help == f'name its folder: "{tmp_path}"'
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "help"),
-    [
-        ("a.json", '[{"text": "hen"}]', "jq -c '.[]' a.json > a.jsonl"),
-        ("a.json", '{"text": "hen"}\n{"text": "duck"}\n', "an object a line: name it a.jsonl"),
-        ("a.tsv.bz2", "", "bzip2 -dc a.tsv.bz2 | gzip > a.tsv.gz"),
-        ("a.zip", "", "unzip a.zip -d a,"),
-        ("a.jsonl", '{"text": {"body": "hen"}, "label": 1}', '"text.body" names a member of it'),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "help"), [
+    ("a.json", '[{"text": "hen"}]', "jq -c '.[]' a.json > a.jsonl"),
+    ("a.json", '{"text": "hen"}\n{"text": "duck"}\n', "an object a line: name it a.jsonl"),
+    ("a.tsv.bz2", "", "bzip2 -dc a.tsv.bz2 | gzip > a.tsv.gz"),
+    ("a.zip", "", "unzip a.zip -d a,"),
+    ("a.jsonl", '{"text": {"body": "hen"}, "label": 1}', '"text.body" names a member of it'),
+])  # fmt: skip
 def test_rows_in_other_files_have_a_way_out(name, content, help, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path(name).write_text(content)
@@ -333,7 +322,7 @@ def test_rows_in_other_files_have_a_way_out(name, content, help, tmp_path, monke
 
 
 @pytest.mark.parametrize("content", PLAIN.values(), ids=PLAIN)
-def test_text_is_not_taken_for_words_with_tags(content: str, tmp_path: Path) -> None:
+def test_text_is_not_taken_for_words_with_tags(content, tmp_path):
     (tmp_path / "train.txt").write_text(content)
     assert not is_tagged_file(tmp_path / "train.txt")
 

@@ -182,16 +182,13 @@ def same(ours: ByClass | None, reference: Any) -> None:
         assert astuple(of) == pytest.approx([reference[name][each] for each in names]), name
 
 
-@pytest.mark.parametrize(
-    ("tags", "found"),
-    [
-        ("", set()), ("O O", set()), ("B-X I-X O B-X", {("X", 0, 1), ("X", 3, 3)}),
-        ("B-X B-X I-X", {("X", 0, 0), ("X", 1, 2)}), ("I-X I-X", {("X", 0, 1)}),
-        ("B-X I-Y I-Y", {("X", 0, 0), ("Y", 1, 2)}), ("O I-X O I-X", {("X", 1, 1), ("X", 3, 3)}),
-        ("B-X I-X E-X S-X I-X", {("X", 0, 2), ("X", 3, 3), ("X", 4, 4)}), ("NOUN VERB", set()),
-        ("B I O", {("", 0, 1)}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("tags", "found"), [
+    ("", set()), ("O O", set()), ("B-X I-X O B-X", {("X", 0, 1), ("X", 3, 3)}),
+    ("B-X B-X I-X", {("X", 0, 0), ("X", 1, 2)}), ("I-X I-X", {("X", 0, 1)}),
+    ("B-X I-Y I-Y", {("X", 0, 0), ("Y", 1, 2)}), ("O I-X O I-X", {("X", 1, 1), ("X", 3, 3)}),
+    ("B-X I-X E-X S-X I-X", {("X", 0, 2), ("X", 3, 3), ("X", 4, 4)}), ("NOUN VERB", set()),
+    ("B I O", {("", 0, 1)}),
+])  # fmt: skip
 def test_spans_of_tags(tags: str, found: set[tuple[str, int, int]]) -> None:
     assert spans(tags.split()) == found
 
@@ -200,26 +197,23 @@ CUT = TaggedExample("1", ("a", "b", "c", "d"), ("B-X", "I-X", "O", "B-X"))
 """Words behind the end of a row have no tags, which are wrong."""
 
 
-@pytest.mark.parametrize(
-    ("task", "examples", "answers", "values"),
-    [
-        (COLA, answered(["0", "1"]), ["1", "1"], {"mcc": 0.0, "accuracy": 0.5}),
-        (COLA, answered(["1", "1"]), ["1", "1"], {"mcc": 0.0, "accuracy": 1.0}),
-        (COLA, answered(["1", "1"]), ["0", "0"], {"mcc": 0.0, "accuracy": 0.0}),
-        (MRPC, answered(["0", "0"]), ["0", "0"], {"accuracy": 1.0, "f1": 0.0}),
-        (MRPC, answered(["1"]), ["1"], {"accuracy": 1.0, "f1": 1.0}),
-        (STSB, answered([2.0]), [2.0], {"pearson": 0.0, "spearman": 0.0}),
-        (STSB, answered([1.0, 2.0]), [3.0, 3.0], {"pearson": 0.0, "spearman": 0.0}),
-        (STSB, answered([1, 2]), [3, 4], {"pearson": 1.0, "spearman": 1.0}),
-        (Regress(train="x"), answered([1, 2]), [4, 3], {"pearson": -1.0, "spearman": -1.0}),
-        (Choose(train="x"), [ChoiceExample("1", "", "q", ("a", "b"), 1)], [1], {"accuracy": 1.0}),
-        (Classify(train="x", labels=NAMES), answered(["neutral"]), ["no"], {"accuracy": 0.0}),
-        (
-            Tag(train="x", labels=("O", "B-X", "I-X")), [CUT], [("B-X", "I-X", "", "")],
-            {"span_f1": 2 / 3, "accuracy": 0.5},
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("task", "examples", "answers", "values"), [
+    (COLA, answered(["0", "1"]), ["1", "1"], {"mcc": 0.0, "accuracy": 0.5}),
+    (COLA, answered(["1", "1"]), ["1", "1"], {"mcc": 0.0, "accuracy": 1.0}),
+    (COLA, answered(["1", "1"]), ["0", "0"], {"mcc": 0.0, "accuracy": 0.0}),
+    (MRPC, answered(["0", "0"]), ["0", "0"], {"accuracy": 1.0, "f1": 0.0}),
+    (MRPC, answered(["1"]), ["1"], {"accuracy": 1.0, "f1": 1.0}),
+    (STSB, answered([2.0]), [2.0], {"pearson": 0.0, "spearman": 0.0}),
+    (STSB, answered([1.0, 2.0]), [3.0, 3.0], {"pearson": 0.0, "spearman": 0.0}),
+    (STSB, answered([1, 2]), [3, 4], {"pearson": 1.0, "spearman": 1.0}),
+    (Regress(train="x"), answered([1, 2]), [4, 3], {"pearson": -1.0, "spearman": -1.0}),
+    (Choose(train="x"), [ChoiceExample("1", "", "q", ("a", "b"), 1)], [1], {"accuracy": 1.0}),
+    (Classify(train="x", labels=NAMES), answered(["neutral"]), ["no"], {"accuracy": 0.0}),
+    (
+        Tag(train="x", labels=("O", "B-X", "I-X")), [CUT], [("B-X", "I-X", "", "")],
+        {"span_f1": 2 / 3, "accuracy": 0.5},
+    ),
+])  # fmt: skip
 def test_metrics_of_constant_and_short_answers(task, examples, answers, values):
     found = judge(task, examples, answers)
     assert tuple(found) == task.metrics
@@ -235,23 +229,20 @@ def test_nothing_is_judged_without_what_is_right() -> None:
         judge(Squad(data="x", version=2), [QuestionExample("q7", "", "who?", (), None)], [""])
 
 
-@pytest.mark.parametrize(
-    ("version", "right", "said", "em", "f1"),
-    [
-        (1, ["The Cat"], "cat", 1, 1), (1, ["cat"], "  a\tCAT! ", 1, 1),
-        (1, ["theatre"], "atre", 0, 0), (1, ["U.S."], "us", 1, 1), (1, ["1,000"], "1000", 1, 1),
-        (1, ["an-other"], "other", 0, 0),  # punctuation goes first: "another"
-        (1, ["it’s"], "its", 0, 0),  # only ASCII punctuation is dropped
-        (1, ["a b c", "d"], "d", 1, 1), (1, ["black cat", "cat"], "cat sat", 0, 2 / 3),
-        (1, ["cat cat"], "cat", 0, 2 / 3), (1, ["new\u00a0york"], "new york", 1, 1),
-        (1, ["new\u2003york\u3000city"], "New York city", 1, 1),
-        (1, ["The"], "a", 1, 1),  # both have no words
-        (1, ["The", "cat"], "", 1, 1), (1, ["cat"], "", 0, 0),
-        (2, [], "", 1, 1), (2, [], "the", 1, 1), (2, [], "cat", 0, 0), (2, ["cat"], "", 0, 0),
-        (2, ["the", "cat"], "", 0, 0),  # a right answer without words does not count
-        (2, ["the"], "", 1, 1), (2, ["The Cat"], "cat", 1, 1),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("version", "right", "said", "em", "f1"), [
+    (1, ["The Cat"], "cat", 1, 1), (1, ["cat"], "  a\tCAT! ", 1, 1),
+    (1, ["theatre"], "atre", 0, 0), (1, ["U.S."], "us", 1, 1), (1, ["1,000"], "1000", 1, 1),
+    (1, ["an-other"], "other", 0, 0),  # punctuation goes first: "another"
+    (1, ["it’s"], "its", 0, 0),  # only ASCII punctuation is dropped
+    (1, ["a b c", "d"], "d", 1, 1), (1, ["black cat", "cat"], "cat sat", 0, 2 / 3),
+    (1, ["cat cat"], "cat", 0, 2 / 3), (1, ["new\u00a0york"], "new york", 1, 1),
+    (1, ["new\u2003york\u3000city"], "New York city", 1, 1),
+    (1, ["The"], "a", 1, 1),  # both have no words
+    (1, ["The", "cat"], "", 1, 1), (1, ["cat"], "", 0, 0),
+    (2, [], "", 1, 1), (2, [], "the", 1, 1), (2, [], "cat", 0, 0), (2, ["cat"], "", 0, 0),
+    (2, ["the", "cat"], "", 0, 0),  # a right answer without words does not count
+    (2, ["the"], "", 1, 1), (2, ["The Cat"], "cat", 1, 1),
+])  # fmt: skip
 def test_answers_about_passages(version, right, said, em, f1):
     question = QuestionExample("1", "", "who?", tuple((text, 0) for text in right), bool(right))
     found = judge(Squad(data="x", version=version), [question], [said])

@@ -6,7 +6,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from bertc.tasks.metrics.spans import NOWHERE, Decoded, Window, decode_conditioned, decode_plain
 
@@ -14,7 +13,7 @@ Scored = dict[str, float]
 PASSAGE = "the cat sat on the mat and the dog sat on the log with a cat"
 
 
-def offsets_of(passage: str) -> list[tuple[int, int]]:
+def offsets_of(passage):
     """Where each word is, as an answer's tokens."""
     found, at = [], 0
     for word in passage.split():
@@ -24,7 +23,7 @@ def offsets_of(passage: str) -> list[tuple[int, int]]:
     return found
 
 
-def windows_of(words: list[tuple[int, int]], size: int, stride: int, before: int) -> list[Window]:
+def windows_of(words, size, stride, before):
     """Rows of a first token, a question and a part of the passage, of different lengths."""
     rows = []
     for number, first in enumerate(range(0, len(words), stride)):
@@ -36,7 +35,7 @@ def windows_of(words: list[tuple[int, int]], size: int, stride: int, before: int
     return rows
 
 
-def drawn_windows(seed: int, least: int) -> tuple[np.random.Generator, int, int, int, list[Window]]:
+def drawn_windows(seed, least):
     """Windows of ``least`` words or more, after the tokens before and both limits of answers."""
     rng = np.random.default_rng(seed)
     before, longest, best = (int(rng.integers(1, most)) for most in (4, 9, 9))
@@ -44,7 +43,7 @@ def drawn_windows(seed: int, least: int) -> tuple[np.random.Generator, int, int,
     return rng, before, longest, best, windows
 
 
-def owners(windows: list[Window]) -> dict[int, int]:
+def owners(windows):
     """The window in which each word of the passage has the most context."""
     owner: dict[int, tuple[float, int]] = {}
     for number, window in enumerate(windows):
@@ -57,7 +56,7 @@ def owners(windows: list[Window]) -> dict[int, int]:
     return {word: number for word, (_, number) in owner.items()}
 
 
-def allowed(windows: list[Window], before: int, longest: int) -> list[tuple[int, int, int]]:
+def allowed(windows, before, longest):
     """Every window, first and last token that may be an answer."""
     owner = owners(windows)
     return [
@@ -71,7 +70,7 @@ def allowed(windows: list[Window], before: int, longest: int) -> list[tuple[int,
     ]
 
 
-def best_of(windows: list[Window], scored: dict[tuple[int, int, int], float], best: int) -> Scored:
+def best_of(windows, scored, best):
     """The texts that score most, each once."""
     texts: Scored = {}
     for (number, first, last), score in scored.items():
@@ -81,7 +80,7 @@ def best_of(windows: list[Window], scored: dict[tuple[int, int, int], float], be
     return dict(sorted(texts.items(), key=lambda pair: -pair[1])[:best])
 
 
-def assert_same(decoded: Decoded, expected: Scored) -> None:
+def assert_same(decoded, expected):
     assert [one.text for one in decoded.best] == list(expected)
     assert [one.score for one in decoded.best] == pytest.approx(list(expected.values()))
     weights = np.exp(np.array(list(expected.values())))
@@ -89,7 +88,7 @@ def assert_same(decoded: Decoded, expected: Scored) -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_plain_is_the_best_of_all_pairs(seed: int) -> None:
+def test_plain_is_the_best_of_all_pairs(seed):
     rng, before, longest, best, windows = drawn_windows(seed, 1)
     starts, ends = (
         [rng.normal(size=len(w.offsets)).astype(np.float32) for w in windows] for _ in range(2)
@@ -102,7 +101,7 @@ def test_plain_is_the_best_of_all_pairs(seed: int) -> None:
     likeliest = next(iter(expected))
     null = min(float(start[0]) + float(end[0]) for start, end in zip(starts, ends, strict=True))
 
-    def decoded(unanswerable: bool, threshold: float) -> Decoded:
+    def decoded(unanswerable, threshold):
         return decode_plain(
             PASSAGE, windows, starts, ends,
             best=best, longest=longest, unanswerable=unanswerable, threshold=threshold,
@@ -120,12 +119,12 @@ def test_plain_is_the_best_of_all_pairs(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_conditioned_is_the_best_of_all_in_the_beam(seed: int) -> None:
+def test_conditioned_is_the_best_of_all_in_the_beam(seed):
     rng, before, longest, best, windows = drawn_windows(seed, 6)
     size = max(len(window.offsets) for window in windows) + 3  # rows are padded for a batch
     beam, ends = int(rng.integers(1, 6)), int(rng.integers(1, 6))
 
-    def drawn(*rows: int, of: int) -> NDArray[np.int64]:
+    def drawn(*rows, of):
         return rng.random((*rows, size)).argsort(axis=-1)[..., :of]
 
     start_at = drawn(len(windows), of=beam)
@@ -141,7 +140,7 @@ def test_conditioned_is_the_best_of_all_in_the_beam(seed: int) -> None:
     expected = best_of(windows, scores, best)
     likeliest = next(iter(expected), "")
 
-    def decoded(none_w: NDArray[np.float64] | None, threshold: float) -> Decoded:
+    def decoded(none_w, threshold):
         return decode_conditioned(
             PASSAGE, windows, start, start_at, end, end_at, none_w,
             best=best, longest=longest, threshold=threshold,
@@ -154,9 +153,7 @@ def test_conditioned_is_the_best_of_all_in_the_beam(seed: int) -> None:
     assert decoded(None, -9.0).text == likeliest
 
 
-def plain(
-    passage: str, offsets: list[tuple[int, int]], scores: list[list[float]], none: bool = False
-) -> Decoded:
+def plain(passage, offsets, scores, none=False):
     starts, ends = ([np.array(side)] for side in scores)
     return decode_plain(
         passage, [Window(0, np.array(offsets))], starts, ends,
@@ -164,7 +161,7 @@ def plain(
     )  # fmt: skip
 
 
-def test_the_text_is_the_passages_own() -> None:
+def test_the_text_is_the_passages_own():
     passage = "In 1999 (née  Smith’s) paid."
     found = plain(passage, [(-1, -1), (8, 12), (12, 22), (22, 28)], [[0, 2, 1, 0], [0, 1, 2, 0]])
     assert found.text == "(née  Smith’s)"
@@ -172,7 +169,7 @@ def test_the_text_is_the_passages_own() -> None:
     assert plain(passage, [(-1, -1), (2, 7)], [[0, 1], [0, 1]]).text == "1999"
 
 
-def test_a_window_without_text_has_no_answer() -> None:
+def test_a_window_without_text_has_no_answer():
     nothing = [(-1, -1), (3, 3)]
     assert plain("abc def", nothing, [[1, 2], [1, 2]]) == Decoded("", "", None, ())
     perhaps = plain("abc def", nothing, [[1, 2], [1, 2]], none=True)
@@ -181,7 +178,7 @@ def test_a_window_without_text_has_no_answer() -> None:
     assert json.dumps(perhaps.odds)
 
 
-def test_equal_scores_go_to_the_first() -> None:
+def test_equal_scores_go_to_the_first():
     words = offsets_of(PASSAGE)
     found = plain(PASSAGE, [(-1, -1), *words], [[0.0] * (1 + len(words))] * 2)
     assert [one.text for one in found.best] == ["the", "the cat", "the cat sat"]
