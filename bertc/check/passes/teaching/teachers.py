@@ -129,7 +129,11 @@ def _teacher_fits(
             message = f"{term.title} compares masked tokens, and nothing is masked here"
             check.report("E285", message, "objective", help=f"mask tokens too, as in {example}")
         if isinstance(term, KdLogits):
-            _has_head(check, shape, term)
+            problems = [_task_lacks(shape, term, task) for task in stage.tasks]
+            problems = problems or [_lacks(stage, shape, term)]
+            for problem, help in dict.fromkeys(filter(None, problems)):
+                message, also = f"{term.title} compares {problem}", "the teacher is named here"
+                check.report("E285", message, "objective", also=("teacher", also), help=help)
         else:
             layers_fit(stage, several, shape, term, check.diagnostics)
 
@@ -162,14 +166,6 @@ def _weigh_something(
             diagnostics.error(
                 "E288", f"{term.name} weighs 0, so {problem}", stage.span("objective"), help=help
             )
-
-
-def _has_head(check: Checker[CompleteStage], shape: Shape, term: KdLogits) -> None:
-    stage = check.settings
-    problems = [_task_lacks(shape, term, task) for task in stage.tasks]
-    for problem, help in dict.fromkeys(filter(None, problems or [_lacks(stage, shape, term)])):
-        message, also = f"{term.title} compares {problem}", "the teacher is named here"
-        check.report("E285", message, "objective", also=("teacher", also), help=help)
 
 
 def _task_lacks(shape: Shape, term: KdLogits, task: Task) -> tuple[str, str] | None:
