@@ -198,9 +198,3 @@ def _renumber(step: Any, numbers: Mapping[str, int]) -> Any:
             return {**step, "cls": [cls, numbers[cls]], "sep": [sep, numbers[sep]]}
         case _:
             return step
-
-
-def tokens_a_word(tokenizer: Tokenizer, texts: Sequence[str]) -> float:
-    """Tokens for each word between blanks."""
-    encoded = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-    return sum(len(e.ids) for e in encoded) / max(1, sum(len(t.split()) for t in texts))
