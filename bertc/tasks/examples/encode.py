@@ -150,7 +150,12 @@ def _tagged(task: AnyTask, examples: kinds.Examples, rows: RowBuilder) -> None:
             bounds = [*windows(len(encoding.ids), max_tokens, task.stride, firsts)]
         rows.num_windowed += len(bounds) > 1
         rows.num_cut += bounds[-1][1] < len(encoding.ids)
-        for (start, end), scored in zip(bounds, scored_words(bounds, places), strict=True):
+        # A window scores the words with more context in it than in its neighbours. A word without
+        # tokens goes with the word before it.
+        middles = [(after + end) // 2 for (_, end), (after, _) in pairwise(bounds)]
+        ends = np.searchsorted(np.maximum.accumulate(places), middles).tolist()
+        words = [slice(begin, end) for begin, end in pairwise([0, *ends, len(places)])]
+        for (start, end), scored in zip(bounds, words, strict=True):
             rows.add(number, (encoding.ids[start:end], None), ())
             firsts = places[scored]
             read = (firsts >= 0) & (firsts < end)
@@ -222,11 +227,3 @@ def windows(
         word = later if words is None else int(words[np.searchsorted(words, later, "right") - 1])
         start = word if word > start else later
     yield start, count
-
-
-def scored_words(bounds: list[tuple[int, int]], places: NDArray[np.int64]) -> list[slice]:
-    """The words that each window scores: those with more context in it than in its neighbours."""
-    middles = [(after + end) // 2 for (_, end), (after, _) in pairwise(bounds)]
-    # A word without tokens goes with the word before it.
-    ends = np.searchsorted(np.maximum.accumulate(places), middles).tolist()
-    return [slice(first, end) for first, end in pairwise([0, *ends, len(places)])]
