@@ -72,7 +72,10 @@ def text_of(value: Value) -> str:
         case Integral() | Real():  # numbers of numpy too
             return show_number(int(value) if isinstance(value, Integral) else float(value))
         case str():
-            return value if _is_notation(value) else quote(value)
+            report = Diagnostics()
+            alone = len(parse(f"x = {value}", diagnostics=report).items) == 1
+            # With the parentheses of a kind it is meant as one.
+            return value if "(" in value or (alone and not report.found) else quote(value)
         case Path() | Opened():
             return quote(str(value if isinstance(value, Path) else value.folder))
         case list() | tuple():
@@ -82,13 +85,6 @@ def text_of(value: Value) -> str:
         case type():
             return quote(code_of(value))
     raise TypeError(f"the language has no {type(value).__name__}: {value!r:.60}")
-
-
-def _is_notation(text: str) -> bool:
-    """True if a text reads as a value, or is meant so: with the parentheses of a kind."""
-    report = Diagnostics()
-    tree = parse(f"x = {text}", diagnostics=report)
-    return "(" in text or (not report.found and len(tree.items) == 1)
 
 
 @cache

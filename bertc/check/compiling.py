@@ -14,7 +14,6 @@ from bertc.check.facts.counts import add_text_counts
 from bertc.check.facts.examples import read_files, row_lengths
 from bertc.check.facts.networks import compare_init
 from bertc.check.facts.texts import look_at_text
-from bertc.check.passes import assemble, complete
 from bertc.cost import estimate
 from bertc.cost.units import duration_text, flops_text
 from bertc.ir.learning.equal import Equal, Flops, Hours
@@ -150,7 +149,11 @@ def _equalise_one(
     if resolved is None:  # its mistakes are reported when the passes see it
         return settled
     if points * sum(3 + stage.layers for stage in resolved.stages) > MOST_ESTIMATED:
-        _too_large(setting, points, resolved, diagnostics)
+        stages, layers = len(resolved.stages), resolved.encoder.depth
+        message = "steps=equal(...) is found by estimates, and there are too many for "
+        message += f"{points:,} specs of {several(stages, 'stage')} with {several(layers, 'layer')}"
+        help = "steps as a number, or fewer alternatives"
+        diagnostics.error("E113", message, setting.origin.span, help=help)
         return settled
     lengths = dict[int, tuple[int, ...]]()  # by stages, of which fewer steps may have fewer
 
@@ -180,21 +183,11 @@ def _equalise_one(
     return set_steps(program, steps, setting)
 
 
-def _too_large(setting: Given, points: int, resolved: Resolved, diagnostics: Diagnostics) -> None:
-    diagnostics.error(
-        "E113",
-        f"steps=equal(...) is found by estimates, and there are too many for {points:,} specs of "
-        f"{several(len(resolved.stages), 'stage')} with {several(resolved.encoder.depth, 'layer')}",
-        setting.origin.span,
-        help="steps as a number, or fewer alternatives",
-    )
-
-
 def _try(program: Program) -> Resolved | None:
     findings = Diagnostics()
     known = add_text_counts(facts(program, findings), findings, sparing=True, too_much=set())
-    finished = complete(known, findings)
-    return None if findings.found else assemble(finished)
+    finished = passes.complete(known, findings)
+    return None if findings.found else passes.assemble(finished)
 
 
 def most_steps(figure: Callable[[int], float], most: float, guess: int = 1000) -> int:

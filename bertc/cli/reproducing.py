@@ -38,7 +38,12 @@ def reproduce(
     from bertc.lab.reproduce.reading import listing, read_table
     from bertc.lab.reproduce.table import PAPERS
 
-    _refuse_unlike(table, show, estimate, plot)
+    if plot and plot.suffix.lower() not in (".png", ".svg"):
+        raise UsageError(f"{plot.name}: pictures are drawn as .png or .svg", help="--plot a.svg")
+    if show and estimate:
+        raise UsageError("--show has results, --estimate what they cost", help="one of them")
+    if show and not table:
+        raise UsageError("--show needs a table", help="bertc reproduce TABLE --show")
     if not table:
         say(listing(json))
         return
@@ -92,15 +97,6 @@ def _end(text: str, failures: Sequence[Exception]) -> None:
     say(text)
     if codes:
         raise typer.Exit(codes[0])
-
-
-def _refuse_unlike(table: str, show: bool, estimate: bool, plot: Path | None) -> None:
-    if plot and plot.suffix.lower() not in (".png", ".svg"):
-        raise UsageError(f"{plot.name}: pictures are drawn as .png or .svg", help="--plot a.svg")
-    if show and estimate:
-        raise UsageError("--show has results, --estimate what they cost", help="one of them")
-    if show and not table:
-        raise UsageError("--show needs a table", help="bertc reproduce TABLE --show")
 
 
 @app.command()

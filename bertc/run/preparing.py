@@ -124,7 +124,22 @@ def finish_preparing(place: FolderAt, progress: Progress) -> opening.PreparedTex
         end = partial(rewriting.hold_out_end, separator=plan.separator, holdout=plan.holdout)
         _change(place, plan, parts[rewriting.holds_out([part.facts for part in parts])], end)
         plan, parts = _all_parts(place, progress, 0)
-    put_folder(place, HELD_OUT, lambda folder: _join_parts(folder, place, plan, parts), anew=True)
+
+    def join(folder: Path) -> Facts:
+        """Join the held-out text of the parts, and add up their counts of tokens."""
+        with tempfile.TemporaryDirectory(prefix="bertc-") as name:
+            aside, files = Path(name), [f"heldout.{file}" for file in TOKEN_FILES]
+            counted = [_copied(place, part, ["train.counts"], aside) for part in parts]
+            counts = [np.fromfile(copy / "train.counts", np.int64) for copy in counted]
+            giving = (part for part in parts if part.facts["heldout"]["tokens"])
+            copied = (_copied(place, part, files, aside) for part in giving)
+            dtype = np.dtype(plan.dtype).type
+            opened = (open_tokens(copy, "heldout", dtype) for copy in copied)
+            facts = rewriting.join_held_out(folder, opened)
+        (folder / "train.counts").write_bytes(np.sum(counts, axis=0).tobytes())
+        return facts
+
+    put_folder(place, HELD_OUT, join, anew=True)
     heldout = part_at(place, HELD_OUT)
     assert heldout is not None
     corpus = opening.write_corpus(place, plan, parts, heldout)
@@ -186,24 +201,6 @@ def _change(
         return {**facts, "rows": rows_of(plan, folder), "plan": plan.fingerprint}
 
     put_folder(place, part.name, fill, anew=True)
-
-
-def _join_parts(
-    folder: Path, place: FolderAt, plan: PreparationPlan, parts: list[PreparedPart]
-) -> Facts:
-    """Join the held-out text of the parts, and add up their counts of tokens."""
-    dtype = np.dtype(plan.dtype).type
-    with tempfile.TemporaryDirectory(prefix="bertc-") as name:
-        aside = Path(name)
-        counted = [_copied(place, part, ["train.counts"], aside) for part in parts]
-        total = np.sum([np.fromfile(copy / "train.counts", np.int64) for copy in counted], axis=0)
-        files = [f"heldout.{file}" for file in TOKEN_FILES]
-        giving = (part for part in parts if part.facts["heldout"]["tokens"])
-        copied = (_copied(place, part, files, aside) for part in giving)
-        opened = (open_tokens(copy, "heldout", dtype) for copy in copied)
-        facts = rewriting.join_held_out(folder, opened)
-    (folder / "train.counts").write_bytes(total.tobytes())
-    return facts
 
 
 def _copied(place: FolderAt, part: PreparedPart, files: list[str], aside: Path) -> Path:

@@ -1,7 +1,7 @@
 """A mistake in a spec as data: code, message, remedy, and its places; the pages of codes."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from textwrap import indent
@@ -91,13 +91,6 @@ class Diagnostic(NamedTuple):
     fix: Fix | None = None
 
 
-def _placed(span: Span | None, file: str) -> Span | None:
-    """A span of a spec's text or of an override, as one of a file."""
-    if span is None or not span.source.name.startswith(("<spec>", "--set")):
-        return span
-    return replace(span, source=replace(span.source, name=file))
-
-
 def _one_line(diagnostic: Diagnostic) -> str:
     """A diagnostic on one line, with place and help: all that a notebook shows of an exception."""
     place = f"{diagnostic.span}: " if diagnostic.span else ""
@@ -113,18 +106,6 @@ class SpecError(BertcError):
     def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
         super().__init__("; ".join(map(_one_line, diagnostics)))
         self.diagnostics = diagnostics
-
-    def locate(self, file: str) -> "SpecError":
-        """The same mistakes of a spec's text and its overrides, which are from a file."""
-        placed = (
-            mistake._replace(
-                span=_placed(mistake.span, file),
-                notes=tuple(note._replace(span=_placed(note.span, file)) for note in mistake.notes),
-                fix=None,
-            )
-            for mistake in self.diagnostics
-        )
-        return SpecError(tuple(placed))
 
 
 @dataclass

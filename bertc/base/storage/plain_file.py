@@ -14,7 +14,6 @@ from typing import Any
 from bertc.base.diagnostics import DataError, MissingInputError
 from bertc.base.storage import paths
 from bertc.base.storage.encodings import not_utf8
-from bertc.base.storage.paths import StrPath
 
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 _REASONS = {
@@ -27,7 +26,7 @@ MAX_INTEGER_DIGITS = 40  # transformers writes int(1e30), of 31 digits, for no l
 
 
 @contextmanager
-def opened(path: StrPath) -> Iterator[BufferedReader]:
+def opened(path: paths.StrPath) -> Iterator[BufferedReader]:
     """Open a regular file for reading; a failure to read it inside the block is reported too."""
     try:
         status = os.stat(path)
@@ -45,7 +44,7 @@ def opened(path: StrPath) -> Iterator[BufferedReader]:
             raise _unreadable(path, reason(error)) from None
 
 
-def read_bytes(path: StrPath, max_bytes: int) -> bytes:
+def read_bytes(path: paths.StrPath, max_bytes: int) -> bytes:
     """The content of a plain file."""
     with opened(path) as file:
         # The size is checked first, so a file that is far too large is not read at all.
@@ -58,7 +57,7 @@ def read_bytes(path: StrPath, max_bytes: int) -> bytes:
     raise DataError(f"{path} is larger than {most}")
 
 
-def read_text(path: StrPath, max_bytes: int) -> str:
+def read_text(path: paths.StrPath, max_bytes: int) -> str:
     """The text of a UTF-8 file; line ends stay as they are."""
     content = read_bytes(path, max_bytes)
     try:
@@ -67,7 +66,7 @@ def read_text(path: StrPath, max_bytes: int) -> str:
         raise not_utf8(Path(path), content, error.start) from None
 
 
-def refuse_pointer(path: StrPath) -> None:
+def refuse_pointer(path: paths.StrPath) -> None:
     """Raise a DataError if a file has the pointer that a clone without git-lfs leaves there."""
     with opened(path) as file:
         if file.read(len(LFS_POINTER)) == LFS_POINTER:
@@ -75,7 +74,7 @@ def refuse_pointer(path: StrPath) -> None:
             raise DataError(f"{path} is a pointer of git-lfs, without the content", help)
 
 
-def size_bytes(path: StrPath) -> int:
+def size_bytes(path: paths.StrPath) -> int:
     """The size of a plain file."""
     with opened(path) as file:
         return os.fstat(file.fileno()).st_size
@@ -87,7 +86,7 @@ def reason(error: OSError) -> str:
     return words or (error.strerror or "it cannot be read").lower()
 
 
-def _unreadable(path: StrPath, why: str) -> MissingInputError:
+def _unreadable(path: paths.StrPath, why: str) -> MissingInputError:
     message, help = f"cannot read {Path(path)}: {why}", "check the path"
     if why == _REASONS[errno.ENOENT]:
         message, help = f"{Path(path)} is not there", paths.check_path(path)

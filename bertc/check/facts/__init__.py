@@ -34,7 +34,14 @@ def facts(program: Program, diagnostics: Diagnostics) -> Program:
     program = extends(program, diagnostics).map_blocks(in_folders)
     init = program.settings.get("init")
     if init is not None and isinstance(init.value, FromOther):
-        program = copy_embedding(_as_there(program, init))
+        if init.value.path == TEACHER:
+            init, known = _of_teacher(program, init)
+        else:
+            known = network_of(Path(init.value.path))
+        init, known = take_network(init, known, program.settings)
+        origin = replace(init.origin, kind="derived", source=OF_INIT)
+        open_ = {n: Given(v, origin) for n, v in known.items() if n not in program.settings}
+        program = copy_embedding(program.with_settings({**open_, "init": init}))
     return fill_arguments(program).map_blocks(_read_of)
 
 
@@ -50,17 +57,6 @@ def _with_folder(value: Any) -> Any:
             return tuple(map(_with_folder, value))
         case _:
             return value
-
-
-def _as_there(program: Program, init: Given) -> Program:
-    if init.value.path == TEACHER:
-        init, settings = _of_teacher(program, init)
-    else:
-        settings = network_of(Path(init.value.path))
-    init, settings = take_network(init, settings, program.settings)
-    origin = replace(init.origin, kind="derived", source=OF_INIT)
-    open_ = {n: Given(v, origin) for n, v in settings.items() if n not in program.settings}
-    return program.with_settings({**open_, "init": init})
 
 
 def _of_teacher(program: Program, init: Given) -> tuple[Given, dict[str, Any]]:

@@ -141,8 +141,17 @@ def take_network(
     """``init`` with the depth of its network, and the settings of what a run takes of that."""
     match init.value:
         case FromLayers() if "layers" in settings:
-            init = replace(init, value=init.value.model_copy(update={"depth": settings["layers"]}))
-            return init, {**settings, **_of_layers(init.value, settings, written)}
+            taken = init.value.model_copy(update={"depth": settings["layers"]})
+            depth = taken.depth if isinstance(taken.layers, str) else len(taken.layers)
+            depth = written["layers"].value if "layers" in written else depth
+            fits = not taken.misfit(taken.depth, depth)  # else it is told with its place
+            sources = [taken.source(n, taken.depth, depth) if fits else 0 for n in range(depth)]
+            widths = ((n, settings.get(n)) for n in ("heads", "ffn"))
+            by_layer = {n: tuple(w[i] for i in sources) for n, w in widths if isinstance(w, tuple)}
+            # What shares its weights there may have its own here.
+            mapped = isinstance(settings.get("share"), ShareMap)
+            alone = {"share": ShareNone()} if mapped else {}
+            return replace(init, value=taken), {**settings, "layers": depth, **by_layer, **alone}
         case FromRun(moments="carry"):
             return replace(init, value=_going_on(init.value)), settings
         case _:
@@ -175,18 +184,3 @@ def _going_on(init: FromRun) -> FromRun:
     rows = (stage.first_batch + step - stage.first_step) * stage.batch
     updates = step - stage.counted_from
     return init.model_copy(update={"step": step, "updates": updates, "rows": rows})
-
-
-def _of_layers(
-    init: FromLayers, settings: Mapping[str, Any], written: Mapping[str, Given]
-) -> dict[str, Any]:
-    """Depth, and the widths and sharing of the layers that are taken."""
-    depth = settings["layers"] if isinstance(init.layers, str) else len(init.layers)
-    depth = written["layers"].value if "layers" in written else depth
-    fits = not init.misfit(init.depth, depth)  # else it is told with its place
-    sources = [init.source(layer, init.depth, depth) if fits else 0 for layer in range(depth)]
-    widths = {n: settings[n] for n in ("heads", "ffn") if isinstance(settings.get(n), tuple)}
-    by_layer = {n: tuple(value[layer] for layer in sources) for n, value in widths.items()}
-    # What shares its weights there may have its own here.
-    mapped = {"share": ShareNone()} if isinstance(settings.get("share"), ShareMap) else {}
-    return {"layers": depth, **by_layer, **mapped}

@@ -63,10 +63,12 @@ def checks(program: Complete, diagnostics: Diagnostics) -> None:
         check = Checker(stage, diagnostics)
         check_body(check)
         check_terms(check)
-        check.rules(_OF_FORMATS)
-        check_running(check)
+        check.rules(_OF_STAGES)
+        if not stage.tasks:  # whose rows are examples
+            check.rules(rule for method in stage.methods for rule in method.rules.rows)
+            if isinstance(stage.format, StreamPair):
+                _pair_possible(check, stage.format)
         _row_fits_positions(check, program)
-        check.rules(_OF_BATCHES)
         check_lengths(check, program)
 
 
@@ -155,7 +157,7 @@ def _rows(stage: CompleteStage) -> str:
     return by_term or stage.format.kind
 
 
-_OF_FORMATS: tuple[Rule[CompleteStage], ...] = (
+_OF_STAGES: tuple[Rule[CompleteStage], ...] = (
     Rule("E204", "objective", lambda s: s.pairing and s.format.kind not in PAIRED,
          lambda s: f"{s.pairing} classifies pairs of segments, but {s.format.kind} rows "
          + ("have one" if len(s.format.parts(s.seq)) == 1 else "begin with other text"),
@@ -182,8 +184,13 @@ _OF_FORMATS: tuple[Rule[CompleteStage], ...] = (
          # Attention that compares segments needs no table of them (XLNet).
          help=lambda s: "segments=0" if s.attention.compares_segments
          else f"segments={_segments(s)} or segments=0"),
-)  # fmt: skip
-_OF_BATCHES: tuple[Rule[CompleteStage], ...] = (
+    Rule("E221", ("format", "objective"),
+         lambda s: not s.tasks and s.format.kind in RUNNING
+         and (s.translation_term or s.mixing.kind == "batches"),
+         lambda s: (f"{s.translation_term} reads pairs" if s.translation_term
+                    else "mixing = batches changes the language")
+         + ", but rows of a stream continue their own text",
+         help="format=full-sentences"),
     Rule("E208", "microbatch", lambda s: s.microbatch and s.batch % s.microbatch,
          lambda s: f"microbatch = {s.microbatch} does not divide the batch of {s.batch}",
          also=lambda s: ("batch", f"batch = {s.batch}"),
@@ -193,27 +200,6 @@ _OF_BATCHES: tuple[Rule[CompleteStage], ...] = (
 
 SHORTEST_PAIR = 5
 """Minimum tokens of two segments: one each, a separator after each, and [CLS]."""
-
-
-def check_running(check: Checker[CompleteStage]) -> None:
-    """Report impossible memories and streams, and rows that cannot be part of a stream."""
-    stage = check.settings
-    if stage.tasks:
-        return  # their rows are examples
-    of_methods = (rule for method in stage.methods for rule in method.rules.rows)
-    check.rules((*of_methods, *_STREAMS))
-    if isinstance(stage.format, StreamPair):
-        _pair_possible(check, stage.format)
-
-
-_STREAMS: tuple[Rule[CompleteStage], ...] = (
-    Rule("E221", ("format", "objective"),
-         lambda s: s.format.kind in RUNNING and (s.translation_term or s.mixing.kind == "batches"),
-         lambda s: (f"{s.translation_term} reads pairs" if s.translation_term
-                    else "mixing = batches changes the language")
-         + ", but rows of a stream continue their own text",
-         help="format=full-sentences"),
-)  # fmt: skip
 
 
 def _pair_possible(check: Checker[CompleteStage], rows: StreamPair) -> None:

@@ -45,14 +45,6 @@ def bodies(program: Complete, diagnostics: Diagnostics) -> Complete:
     return set_values(program, {name: Given(value, origin) for name, value in implied.items()})
 
 
-def drop_unread(program: Complete) -> Program:
-    """The program without the settings that its body has no use for."""
-    read, unread = program.program.settings, program.body.unread
-    if unread:
-        read = {name: setting for name, setting in read.items() if name not in unread}
-    return program.program.having(read, program.program.stages)
-
-
 def check_body(check: Checker[CompleteStage]) -> None:
     """Report objectives and row formats that a stage's body cannot do."""
     stage = check.settings
@@ -132,7 +124,11 @@ def dimensions(program: Complete, diagnostics: Diagnostics) -> Complete:
         open_ = {n: compute(program) for n, compute in formulas.items() if n not in program.origins}
         program, derived = program.model_copy(update=open_), derived | open_
     program = set_values(program, {n: Given(v, _RULES[n]) for n, v in derived.items()})
-    return program.model_copy(update={"program": drop_unread(program)})
+    read, unread = program.program.settings, program.body.unread
+    if unread:  # of which its body has no use
+        read = {name: setting for name, setting in read.items() if name not in unread}
+    written = program.program.having(read, program.program.stages)
+    return program.model_copy(update={"program": written})
 
 
 def limits(program: Complete, diagnostics: Diagnostics) -> None:

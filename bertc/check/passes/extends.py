@@ -100,8 +100,21 @@ def _override_stages(
     overruled = set(settings)
     timed = "steps" in settings and isinstance(settings["steps"].value, Hours)
     if "steps" in settings and _have_steps(stages) and not timed:
-        stages = _share_out(stages, run, settings["steps"])
-        overruled -= {"steps"}
+        # In the old proportions, and at least one step each.
+        total, origin = settings["steps"].value, settings["steps"].origin
+        unit: Any = type(total) if isinstance(total, Tokens | Epochs | Words) else None
+        amount = getattr(total, unit.number_unit) if unit else total
+        before = shares(stages, run, tokens=unit is not None)
+        first, reached, shared = 0, 0.0, []
+        for following, stage, share in zip(range(len(stages))[::-1], stages, before, strict=True):
+            reached += share
+            end = amount * reached / sum(before)
+            if unit is not Epochs:
+                end = max(first + 1, min(amount - following, round(end)))
+            part = unit(**{unit.number_unit: end - first}) if unit else end - first
+            shared.append(stage.with_settings({"steps": Given(part, origin)}))
+            first = end
+        stages, overruled = tuple(shared), overruled - {"steps"}
     return tuple(
         stage.having({n: g for n, g in stage.settings.items() if n not in overruled})
         if overruled.intersection(stage.settings)
@@ -114,23 +127,3 @@ def _have_steps(stages: Sequence[StageGiven]) -> bool:
     """True if every stage says its length, and none in time, which is refused later."""
     lengths = [stage.settings.get("steps") for stage in stages]
     return bool(stages) and all(steps and not isinstance(steps.value, Hours) for steps in lengths)
-
-
-def _share_out(
-    stages: tuple[StageGiven, ...], run: Mapping[str, Given], steps: Given
-) -> tuple[StageGiven, ...]:
-    """The stages with ``steps`` in total, in the old proportions and at least one step each."""
-    total = steps.value
-    unit: Any = type(total) if isinstance(total, Tokens | Epochs | Words) else None
-    amount = getattr(total, unit.number_unit) if unit else total
-    before = shares(stages, run, tokens=unit is not None)
-    first, reached, shared = 0, 0.0, []
-    for following, stage, share in zip(range(len(stages) - 1, -1, -1), stages, before, strict=True):
-        reached += share
-        end = amount * reached / sum(before)
-        if unit is not Epochs:
-            end = max(first + 1, min(amount - following, round(end)))
-        part = unit(**{unit.number_unit: end - first}) if unit else end - first
-        shared.append(stage.with_settings({"steps": Given(part, steps.origin)}))
-        first = end
-    return tuple(shared)

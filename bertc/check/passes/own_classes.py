@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import operator
 import os
 import subprocess
 import sys
@@ -36,11 +37,15 @@ def own_classes(program: Complete, diagnostics: Diagnostics) -> Complete:
     ``ffn=own("mine.py:Experts")`` is E390 without permission to run code, or where it fails.
     """
 
+    def with_looked_up(node: Any, name: str, place: str, origin: Origin) -> Any:
+        """A node with what a part of it has and does."""
+        part = looked_up(getattr(node, name), place, origin)
+        return node if part is getattr(node, name) else node.model_copy(update={name: part})
+
     def looked_up(part: Any, place: str, origin: Origin) -> Any:
         """A part with what it has and does; itself if it is no class, or refused."""
         if isinstance(part, Masks):
-            unit = looked_up(part.unit, "unit", origin)
-            return part if unit is part.unit else part.model_copy(update={"unit": unit})
+            return with_looked_up(part, "unit", "unit", origin)
         if not isinstance(part, OwnClass) or part.source or diagnostics.found:
             return part
         try:
@@ -52,24 +57,18 @@ def own_classes(program: Complete, diagnostics: Diagnostics) -> Complete:
             return part
 
     def of_terms(terms: tuple[Term, ...], origin: Origin) -> tuple[Term, ...]:
-        parts = [looked_up(term.objective, "objective", origin) for term in terms]
-        if all(part is term.objective for term, part in zip(terms, parts, strict=True)):
-            return terms
-        pairs = zip(terms, parts, strict=True)
-        return tuple(Term(weight=term.weight, objective=part) for term, part in pairs)
+        known = tuple(with_looked_up(term, "objective", "objective", origin) for term in terms)
+        return terms if all(map(operator.is_, known, terms)) else known
 
     def of_rule(rule: Any, origin: Origin) -> Any:
-        if (schedule := looked_up(rule.schedule, "schedule", origin)) is not rule.schedule:
-            rule = rule.model_copy(update={"schedule": schedule})
+        rule = with_looked_up(rule, "schedule", "schedule", origin)
         return looked_up(rule, "optimizer", origin)
 
     def of_part(name: str, value: Any, origin: Origin) -> Any:
-        before = value.function if name == "norm" else value
-        place = "heads" if name == "positions" and value.in_attention else name
-        part = looked_up(before, place, origin)
-        if name == "norm" and part is not before:
-            return value.model_copy(update={"function": part})
-        return part if name != "norm" else value
+        if name == "norm":
+            return with_looked_up(value, "function", name, origin)
+        in_heads = name == "positions" and value.in_attention
+        return looked_up(value, "heads" if in_heads else name, origin)
 
     for name in ("ffn", "attention", "norm", "residual", "activation", "positions", "body"):
         program = _replaced(program, name, partial(of_part, name))

@@ -8,7 +8,6 @@ from pydantic import AfterValidator, Field
 from bertc.ir.base import BY_KIND, Count, Node, Off
 from bertc.ir.learning import answer as answers
 from bertc.ir.learning import task as tasks
-from bertc.ir.learning.task import OwnTask
 from bertc.ir.learning.vector_task import Embed, Rerank
 
 Columns = Annotated[tuple[str, ...], Field(min_length=2), AfterValidator(tasks.check_labels)]
@@ -26,7 +25,7 @@ class Many(Node):
     positional = ("names", "separator")
 
 
-class _OfTexts(OwnTask, tasks.Headed):
+class _OfTexts(tasks.OwnTask, tasks.Headed):
     text: str = "text"
     pair: str = ""
     label: str | Columns = "label"
@@ -84,7 +83,7 @@ class Regress(_OfTexts):
         return answers.Score(names=() if isinstance(self.label, str) else self.label)
 
 
-class Choose(OwnTask, tasks.Choosing):
+class Choose(tasks.OwnTask, tasks.Choosing):
     """The right one of several texts, after a question and optionally a passage.
 
     ``choices`` names their columns, or one column with a list of them; ``label`` is the index of
@@ -110,7 +109,7 @@ class Choose(OwnTask, tasks.Choosing):
         return (*(("passage",) if self.passage else ()), "text", "choices")
 
 
-class Tag(OwnTask, tasks.OfWords):
+class Tag(tasks.OwnTask, tasks.OfWords):
     """A tag per word, from columns with lists, or with text separated by white space.
 
     Files of a word a line are read too, CoNLL-2003's and CoNLL-U; ``tags`` may name a column. With
@@ -124,7 +123,7 @@ class Tag(OwnTask, tasks.OfWords):
     letters: Off = False
 
 
-class Read(OwnTask, tasks.Reading):
+class Read(tasks.OwnTask, tasks.Reading):
     """The span of a passage that answers a question; ``start`` is its character offset.
 
     A row with an empty answer is unanswerable, which ``unanswerable`` has to allow. Without a

@@ -8,14 +8,13 @@ from pydantic import Field, model_validator
 from bertc.ir import operation as op
 from bertc.ir.base import BY_KIND, Count, Node, Probability, Width
 from bertc.ir.learning import answer as answers
-from bertc.ir.learning.answer import MOST_CHOICES
 from bertc.ir.learning.task import Headed, Name, OwnTask
 from bertc.ir.network.body import Body
 from bertc.ir.terms.node import RowShape
 
 TextKind = Literal["query", "document"]
 """The part of a text in a search, which chooses its prompt."""
-_Number = Annotated[int, Field(ge=1, lt=MOST_CHOICES)]
+_Number = Annotated[int, Field(ge=1, lt=answers.MOST_CHOICES)]
 
 
 class InColumn(Node):

@@ -214,7 +214,13 @@ def trained_names(stage: Stage) -> set[str]:
     """Names of the weights with a gradient in a stage."""
     names = set()
     for network in stage.networks():
-        body, unread = network.body, _skips(network)
+        body, outputs = network.body, network.wanted
+        # Nothing wanted depends on these; of them a body may have none.
+        unread = {weight.name for weight in body.unread_layer_weights(outputs)}
+        if not network.pooled:
+            unread |= {weight.name for weight in body.weights() if weight.part == "pooler"}
+        unread |= set() if network.query_states else {"embeddings.unseen"}
+        unread |= set() if outputs.decoded else {f"{DECODER}.weight"}
         for weight in body.weights() if network.terms else ():
             if weight.frozen or weight.name in unread:
                 continue
@@ -223,16 +229,6 @@ def trained_names(stage: Stage) -> set[str]:
         for term in network.terms:
             names |= {f"heads.{weight.name}" for weight in weights_of_head(term.objective, body)}
     return names
-
-
-def _skips(network: Network) -> set[str]:
-    """Names of weights that nothing wanted depends on: of a body some may not have."""
-    body, outputs = network.body, network.wanted
-    unread = {weight.name for weight in body.unread_layer_weights(outputs)}
-    if not network.pooled:
-        unread |= {weight.name for weight in body.weights() if weight.part == "pooler"}
-    unread |= set() if network.query_states else {"embeddings.unseen"}
-    return unread if outputs.decoded else unread | {f"{DECODER}.weight"}
 
 
 def _prefix(prefix: str, weights: tuple[Weight, ...]) -> Iterator[Weight]:

@@ -10,7 +10,6 @@ from typing import NamedTuple
 from bertc.base.diagnostics import DataError, several
 from bertc.ir.base import Axis, Weight
 from bertc.ir.changing import growth as ways
-from bertc.ir.changing.growth import Beginning, Identity
 from bertc.ir.learning import Answer, Task, alike
 from bertc.ir.network.body import Body
 from bertc.ir.network.encoder import Encoder
@@ -44,7 +43,7 @@ class WeightMap(NamedTuple):
         return name in self.zeros or name in self.fresh
 
 
-def weight_map(old: Resolved, new: Resolved, growth: Beginning) -> WeightMap:
+def weight_map(old: Resolved, new: Resolved, growth: ways.Beginning) -> WeightMap:
     """Map each weight of ``new`` to its source in ``old``; a shared weight has one owner."""
     known = {weight.name for weight in model_weights(old)}
     copies, zeros, fresh = dict[str, str](), set[str](), set[str]()
@@ -55,13 +54,13 @@ def weight_map(old: Resolved, new: Resolved, growth: Beginning) -> WeightMap:
             copies[name] = source
         elif source == "" or _FIRST_NORM in source or pair:
             # A new layer of zero outputs adds nothing.
-            zero = isinstance(growth, Identity) and name.split(".")[-2] in OUTPUTS.values()
+            zero = isinstance(growth, ways.Identity) and name.split(".")[-2] in OUTPUTS.values()
             zero = zero and not pair
             (zeros if zero else fresh).add(name)
     return WeightMap(copies, frozenset(zeros), frozenset(fresh))
 
 
-def _source(name: str, old: Resolved, new: Resolved, growth: Beginning) -> str:
+def _source(name: str, old: Resolved, new: Resolved, growth: ways.Beginning) -> str:
     """The name of the old weight; empty for a weight of a new layer."""
     network, part, *rest = name.split(".")
     before, after = _body(old, network), _body(new, network)

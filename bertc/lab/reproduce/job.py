@@ -3,13 +3,13 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
 import bertc
 from bertc import BertcError, CannotWriteError, Resolved, SpecError, UsageError, lab_api
-from bertc.lab_api import RunFolder
+from bertc.lab_api import Diagnostic, RunFolder
 
 EVALUATION = "evaluation.json"
 """In the folder of a job that evaluates: the figures by name, as ``values_of`` has them."""
@@ -82,9 +82,22 @@ class Job:
         try:
             yield
         except SpecError as error:
-            raise error.locate(place) from None
+            raise SpecError(tuple(_placed(m, place) for m in error.diagnostics)) from None
         except BertcError as error:
             raise type(error)(f"{place}: {error.message}", error.help) from None
+
+
+def _placed(mistake: Diagnostic, file: str) -> Diagnostic:
+    """A mistake in a spec's text or in an override, as one of a file."""
+    spans = (mistake.span, *(note.span for note in mistake.notes))
+    span, *of_notes = (
+        replace(span, source=replace(span.source, name=file))
+        if span and span.source.name.startswith(("<spec>", "--set"))
+        else span
+        for span in spans
+    )
+    notes = (n._replace(span=s) for n, s in zip(mistake.notes, of_notes, strict=True))
+    return mistake._replace(span=span, notes=tuple(notes), fix=None)
 
 
 def find_outdated(jobs: Sequence[Job]) -> list[str]:

@@ -13,7 +13,6 @@ from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.ir.written import Given, Origin, OriginKind, Program
 from bertc.lang.lowering import grids
 from bertc.lang.lowering.convert import Converter
-from bertc.lang.lowering.grids import check_ranges, refuse_ranges
 from bertc.lang.lowering.mistakes import given_twice
 from bertc.lang.lowering.scalars import BAD
 from bertc.lang.lowering.unknown import SpecContext, refuse_setting
@@ -49,7 +48,7 @@ def lower_tree(
     main.axes |= forced.axes
     values = [(a.written, a.value) for scope in (main, *stages) for a in scope.axes.values()]
     if not searched:
-        refuse_ranges(values, diagnostics)
+        grids.refuse_ranges(values, diagnostics)
     return grids.combine(name, main, stages, base, diagnostics, searched)
 
 
@@ -122,7 +121,7 @@ class _Lowering:
     def axis(self, item: Setting, setting: str, origin: OriginKind) -> grids.GridAxis:
         name, grid = item.name.text, isinstance(item.value, Grid)
         axis = grids.GridAxis(setting, name, item.span, [], grid, item.value)
-        check_ranges(item.value, name, self.diagnostics)
+        grids.check_ranges(item.value, name, self.diagnostics)
         points, size = grids.num_points(item.value), grids.num_parts(item.value)
         if grids.is_too_large(points, size):
             grids.too_many_points(points, size, item.span, self.diagnostics)

@@ -31,7 +31,11 @@ def wrong_form(shape: KindShape, slot: Slot) -> Any:
 def refuse_kind(name: tree.Name, shape: KindShape, slot: Slot) -> Any:
     """Report a word that names no kind, or a path without quotes."""
     if shape.bare("bare_string") and os.path.lexists(name.text):
-        return _refuse_unquoted_path(name, slot)
+        override = name.span.source.name.startswith(OVERRIDE)  # of which a shell removes quotes
+        instead = f"./{name.text}" if override else f'"{name.text}"'
+        label = "a path has a `/` in it here" if override else "a path stands in quotes"
+        problem = f"cannot be `{name.text[:40]}`"
+        return slot._replace(value=name).refuse("E103", problem, instead, label=label)
     known, wrong, before, after = _words_of(slot.name, shape), name, "", ""
     if family := [word for word in known if word.startswith(f"{name.text}(")]:  # `kd(logits)`
         inside = slot.value.arguments if isinstance(slot.value, tree.Call) else ()
@@ -61,15 +65,6 @@ def _words_of(setting: str, shape: KindShape) -> list[str]:
     """The words of a shape that a setting is for by the name that was written."""
     tasks = [word for word in shape.words if word in TASKS]
     return tasks if setting == "task" and tasks else shape.words
-
-
-def _refuse_unquoted_path(name: tree.Name, slot: Slot) -> Any:
-    """Report an existing path without quotes, which a shell removes after ``--set``."""
-    override = name.span.source.name.startswith(OVERRIDE)
-    instead = f"./{name.text}" if override else f'"{name.text}"'
-    label = "a path has a `/` in it here" if override else "a path stands in quotes"
-    problem = f"cannot be `{name.text[:40]}`"
-    return slot._replace(value=name).refuse("E103", problem, instead, label=label)
 
 
 def given_twice(

@@ -1,6 +1,6 @@
 """Reports of unknown settings, which may be arguments of a kind, and of unknown arguments."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from bertc.base.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
@@ -45,7 +45,16 @@ def refuse_setting(item: Setting, block: str, spec: SpecContext, diagnostics: Di
         if name in arguments(node)
     ]
     if holders:
-        _report_argument(item, holders, spec, diagnostics)
+        in_use = (holder for holder in holders if spec.current(holder[0]) == holder[1])
+        setting, kind = next(in_use, holders[0])
+        value = item.value.span.text if len(item.value.span.text) <= MOST_CHARACTERS else "..."
+        diagnostics.error(
+            "E101",
+            f"unknown setting `{name[:40]}`",
+            item.name.span,
+            label=f"`{name}` is an argument of {listed((kind for _, kind in holders), limit=40)}",
+            help=f"{setting}={call_text(kind, '...', f'{name}={value}')}",
+        )
         return
     near = nearest(name, known)
     if not near and name.upper() in aliases():
@@ -59,27 +68,6 @@ def refuse_setting(item: Setting, block: str, spec: SpecContext, diagnostics: Di
         notes=() if any(note in earlier.notes for earlier in diagnostics.found) else (note,),
         help=near + rest_of_line(item.name, item) if near else "remove it",
         fix=Fix(item.name.span, near) if near else Fix(item.span, ""),
-    )
-
-
-def _report_argument(
-    item: Setting,
-    holders: Sequence[tuple[str, str]],
-    context: SpecContext,
-    diagnostics: Diagnostics,
-) -> None:
-    """Report an argument written as a setting, with the pairs (setting, kind) that take it."""
-    argument = item.name.text
-    in_use = (holder for holder in holders if context.current(holder[0]) == holder[1])
-    setting, kind = next(in_use, holders[0])
-    value = item.value.span.text if len(item.value.span.text) <= MOST_CHARACTERS else "..."
-    diagnostics.error(
-        "E101",
-        f"unknown setting `{argument[:40]}`",
-        item.name.span,
-        label=f"`{argument}` is an argument of "
-        f"{listed(list(dict.fromkeys(kind for _, kind in holders)), limit=40)}",
-        help=f"{setting}={call_text(kind, '...', f'{argument}={value}')}",
     )
 
 

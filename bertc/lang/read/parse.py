@@ -24,7 +24,12 @@ def report_mistake(
     opened = [token for token in tokens[:place] if token.kind in OPENERS or token.kind in CLOSERS]
     opener = _innermost(opened)
     if token.kind == END and before and before.kind == "NAME" and not opener:
-        _report_alone(before, source, diagnostics)
+        alone = Span(source, before.start, before.end)
+        help, fix = "write name = value; terms are joined by +; or remove it", Fix(alone, "")
+        if before.text in shipped_specs():
+            help, fix = f"extends {before.text}", Fix(alone, f"extends {before.text}")
+        message, label = f"{before.quote()} stands alone", "neither a setting nor part of one"
+        diagnostics.error("E007", message, alone, label=label, help=help, fix=fix)
     elif token.kind == END and opener and "COMMA" in mistake.expected:
         report_unclosed(opener, token.start, source, diagnostics)
     elif token.kind in CLOSERS and not opener:
@@ -61,15 +66,6 @@ def _innermost(brackets: Sequence[Token]) -> Token | None:
         elif opened:
             opened.pop()
     return opened[-1] if opened else None
-
-
-def _report_alone(name: Token, source: Source, diagnostics: Diagnostics) -> None:
-    span = Span(source, name.start, name.end)
-    help, fix = "write name = value; terms are joined by +; or remove it", Fix(span, "")
-    if name.text in shipped_specs():
-        help, fix = f"extends {name.text}", Fix(span, f"extends {name.text}")
-    label = "neither a setting nor part of one"
-    diagnostics.error("E007", f"{name.quote()} stands alone", span, label=label, help=help, fix=fix)
 
 
 def _in_words(kinds: Set[str]) -> str:

@@ -31,7 +31,6 @@ from bertc.run.models.loading import Weights, digest_of, read_checkpoint, read_m
 from bertc.run.records import checkpoints
 from bertc.tasks.corpus import PreparedCorpus
 from bertc.text.cache.store import Silent
-from bertc.text.vocab.changed import tokens_a_word
 from bertc.text.vocab.static_vectors import vectors_of_text, vectors_of_words
 from bertc.text.vocab.token_rows import TokenSums, token_sums
 from bertc.text.vocab.vocabulary import Vocabulary, vocabulary_of
@@ -108,7 +107,9 @@ def _notes(sums: TokenSums, source: Vocabulary, corpus: PreparedCorpus) -> Itera
         f"{source.size:,} tokens there"
     )
     if texts := [*first_pieces(corpus.resolved)]:
-        pair = (tokens_a_word(v.tokenizer, texts) for v in (corpus.vocabulary, source))
+        words, both = sum(len(text.split()) for text in texts), (corpus.vocabulary, source)
+        encoded = (v.tokenizer.encode_batch_fast(texts, add_special_tokens=False) for v in both)
+        pair = (sum(len(e.ids) for e in of_one) / max(1, words) for of_one in encoded)
         yield "{:.3f} tokens a word of the text, {:.3f} by its own vocabulary".format(*pair)
 
 

@@ -75,10 +75,5 @@ def rank_last(
     figures |= {f"ndcg@{HITS[-1]}": gains_n, "mrr": 1 / rank_n}
     scores = {name: figure_n.mean().item() for name, figure_n in figures.items()}
     among, loss = f"among {several(int((~vocab.special).sum()), 'token')}", nats_n.mean().item()
-    return Evaluation(
-        loss,
-        {LAST_TOKEN: loss},
-        {LAST_TOKEN: scores["hit@1"]},
-        len(rank_n),
-        scores={LAST_TOKEN: {among: scores}},
-    )
+    by_task, first = {LAST_TOKEN: {among: scores}}, {LAST_TOKEN: scores["hit@1"]}
+    return Evaluation(loss, {LAST_TOKEN: loss}, first, len(rank_n), scores=by_task)

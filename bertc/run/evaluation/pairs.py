@@ -89,7 +89,11 @@ def evaluate_pairs(
     evaluation = _evaluation(user_path(folder).name.partition(".jsonl")[0], pairs, points, loss)
     step = newest_step(run) if is_taken(run / RESOLVED) else 0
     learned = [learned_term.name for learned_term in model.resolved.terms()]
-    notes = [f"scored by {term.title}: {HOW[term.fills]}", *_of_ties(pairs, points)]
+    notes = [f"scored by {term.title}: {HOW[term.fills]}"]
+    if ties := sum(of_pair[0] == max(of_pair[1:]) for of_pair in points):
+        notes.append(f"{several(ties, 'tie')} counted as right, as in the BabyLM pipeline")
+    if equal := [pair.place for pair in pairs if len({*pair.sentences}) < len(pair.sentences)]:
+        notes.append(f"{several(len(equal), 'pair')} of equal sentences, the first at {equal[0]}")
     if step and term.title not in learned:  # a folder of transformers does not say
         notes.append(f"the run learned {listed(learned)}, not {term.title}")
     steps = RunFolder(run).fix_steps(model.resolved).steps
@@ -208,12 +212,3 @@ def _evaluation(
     intervals[name][MEAN] = max(0.0, mean - half), min(1.0, mean + half)
     losses = dict.fromkeys(scores, loss)
     return Evaluation(loss, losses, {name: mean}, len(pairs), scores=scores, intervals=intervals)
-
-
-def _of_ties(pairs: Sequence[MinimalPair], points: Sequence[Sequence[float]]) -> Iterator[str]:
-    ties = sum(of_pair[0] == max(of_pair[1:]) for of_pair in points)
-    equal = [pair.place for pair in pairs if len({*pair.sentences}) < len(pair.sentences)]
-    if ties:
-        yield f"{several(ties, 'tie')} counted as right, as in the BabyLM pipeline"
-    if equal:
-        yield f"{several(len(equal), 'pair')} of equal sentences, the first at {equal[0]}"

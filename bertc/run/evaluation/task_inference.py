@@ -15,7 +15,6 @@ from bertc.ir.learning import AnyTask, Embed, Span
 from bertc.ir.program import MAIN, Stage
 from bertc.learn.objectives import HeadInput, MicroBatch, joined, states_of
 from bertc.learn.objectives import answers as scoring
-from bertc.learn.objectives.answers import SpanScores, TaskTensors
 from bertc.learn.objectives.text.pairs import EmbedTensors
 from bertc.learn.step.feed import to_micro_batch
 from bertc.machine.machine import finish
@@ -93,7 +92,7 @@ def _on_host(copied: list[tuple[TaskBatch, Tensors]], device: torch.device) -> S
 
 def outputs(
     model: Model, stage: Stage, task: AnyTask, micro_batch: MicroBatch
-) -> tuple[Tensor | SpanScores, Tensor]:
+) -> tuple[Tensor | scoring.SpanScores, Tensor]:
     """Scores of a task's head for a batch, and the summed loss, hits, predictions, weights (4,)."""
     targets, network = micro_batch.terms[task.title], stage.network(MAIN)
     outputs = model.read_on(micro_batch.read_by(network), request=task.wanted(learned=True))
@@ -102,7 +101,7 @@ def outputs(
         maps = model.heads[task.head_name] if task.answer.by_token else nn.ModuleList()
         vectors = EmbedTensors(task).vectors(last[0], targets, maps, model.encoder)
         return vectors, vectors.new_zeros(4)
-    tensors, head = TaskTensors(task), model.heads[task.title]
+    tensors, head = scoring.TaskTensors(task), model.heads[task.title]
     layers = (*last, *tensors.taken(outputs, learned=True))
     states = tensors.read(targets, HeadInput(layers, micro_batch, head, model.encoder))
     loss = tensors.loss(scoring.answer_losses(task, targets, states, head), targets)
@@ -112,7 +111,7 @@ def outputs(
     return scoring.span_scores(targets, states, head), sums
 
 
-def _score_tensors(scores: Tensor | SpanScores) -> Tensors:
+def _score_tensors(scores: Tensor | scoring.SpanScores) -> Tensors:
     """Tensors of scores, small enough to copy to main memory; of spans (r, s), or of a beam."""
     if isinstance(scores, Tensor):
         return (scores,)

@@ -4,8 +4,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from bertc.base import diagnostics
-from bertc.base.diagnostics import DataError, MissingInputError, UsageError
+from bertc.base.diagnostics import DataError, MissingColumnError, MissingInputError, UsageError
 from bertc.ir.learning import Glue, Tagging, Task, Term, alike, label_names
 from bertc.ir.learning.custom_task import AnyTask, Classify, Many, Tag
 from bertc.ir.learning.vector_task import WAYS, Embed, Rerank
@@ -69,7 +68,7 @@ def columns_told(task: AnyTask, with_labels: bool = False) -> Iterator[None]:
     """Inside this block, extend the error for a missing column by how to name all columns."""
     try:
         yield
-    except diagnostics.MissingColumnError as error:
+    except MissingColumnError as error:
         columns = f'--task "{own_form(task, with_labels)}" names the columns to read'
         raise DataError(error.message, help=f"{error.help}; {columns}") from None
 

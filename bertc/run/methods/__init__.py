@@ -1,7 +1,5 @@
 """Methods in training: the class that acts for each, in the order of their stage."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from typing import Any, assert_never
 
 from bertc.ir.methods.adapter import Freezing, Lora
@@ -17,12 +15,6 @@ from bertc.run.train.session import Session
 Methods = tuple[Acting[Any], ...]
 
 
-def acting_in(session: Session, stage: Stage) -> Methods:
-    """The methods at work in a stage that the session enters."""
-    methods = *session.resolved.run.methods, *stage.methods
-    return tuple(_acting(method, session, stage) for method in methods)
-
-
 def end_of(stage: Stage, step: int, methods: Methods) -> tuple[int, dict[str, float]]:
     """The step after which a stage ends, and the shares of it that methods say are used."""
     shares = {acting.method.setting: acting.share_used() for acting in methods}
@@ -30,16 +22,8 @@ def end_of(stage: Stage, step: int, methods: Methods) -> tuple[int, dict[str, fl
     return step if max(used.values(), default=0) >= 1 else stage.first_step + stage.steps, used
 
 
-@contextmanager
-def evaluating(methods: Methods) -> Iterator[None]:
-    """Surround an evaluation with what methods do around it."""
-    with ExitStack() as around:
-        for acting in methods:
-            around.enter_context(acting.evaluating())
-        yield
-
-
-def _acting(method: AnyMethod, session: Session, stage: Stage) -> Acting[Any]:
+def act(method: AnyMethod, session: Session, stage: Stage) -> Acting[Any]:
+    """A method at work in a stage that the session enters."""
     match method:
         case Clock():
             return ByClock(method, session, stage)

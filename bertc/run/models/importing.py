@@ -61,14 +61,11 @@ def import_model(folder: Path, tokenizer: Path | None = None) -> Imported:
         help = or_hub("name a Hugging Face model folder", str(folder))
         raise MissingInputError(f"{folder} is no folder", help=help)
     fetch_weights(folder)
-    imported = _import_network(folder, tokenizer)
+    encoder = _import_network(folder, tokenizer)
     if not is_file(folder / GENERATOR / "config.json"):
-        return imported
-    return _with_generator(imported, _import_network(folder / GENERATOR, tokenizer), folder)
-
-
-def _with_generator(encoder: Imported, generator: Imported, folder: Path) -> Imported:
-    """Combine both networks into one program, tying tables that are equal."""
+        return encoder
+    # Both networks are combined into one program, and tables that are equal are tied.
+    generator = _import_network(folder / GENERATOR, tokenizer)
     body, mine, of_generator = transformer(generator.resolved), encoder.tensors, generator.tensors
     tables = [name for name in mine if name.startswith("encoder.embeddings.")]
     equal = {n for n in tables if n in of_generator and torch.equal(mine[n], of_generator[n])}

@@ -191,11 +191,14 @@ def _in_stages(old: Resolved, new: Resolved) -> Iterator[Change]:
     if names != [stage.name for stage in new.stages]:
         yield Change(STAGES, old.stages, new.stages)
         return
+    # All stages have the same fractions of all steps after ``--set steps``.
+    pairs, rounding = zip(old.stages, new.stages, strict=True), 1 / min(old.steps, new.steps)
+    apart = [abs(a.steps / old.steps - b.steps / new.steps) for a, b in pairs]
     for setting in (name for name in STAGE_SETTINGS if name not in (*AS_STEPS, *FREE)):
         was, now = (_of_stages(program, setting) for program in (old, new))
         if was == now:
             continue
-        if setting == "steps" and _shared_out(old, new):
+        if setting == "steps" and max(apart) <= rounding:
             yield Change(setting, old.length, new.length)
         elif setting not in ("steps", "grow") and all(e == e[:1] * len(e) for e in (was, now)):
             yield Change(setting, was[0], now[0])
@@ -210,13 +213,6 @@ def _of_stages(program: Resolved, setting: str) -> list[Any]:
     """The value of a setting in each stage; the steps of some runs are a time."""
     timed = setting == "steps" and program.run.most_seconds
     return [program.length if timed else getattr(stage, setting) for stage in program.stages]
-
-
-def _shared_out(old: Resolved, new: Resolved) -> bool:
-    """True if the stages of both have the same fractions of all steps, as after ``--set steps``."""
-    pairs = zip(old.stages, new.stages, strict=True)
-    rounding = 1 / min(old.steps, new.steps)
-    return all(abs(a.steps / old.steps - b.steps / new.steps) <= rounding for a, b in pairs)
 
 
 def origin(setting: str, resolved: Resolved) -> str:

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from bertc.machine.memory import is_out_of_memory, keep_freed_memory, out_of_mem
 from bertc.machine.process_group import join_group, world_here
 from bertc.machine.signals import Stop
 from bertc.run.evaluation.held_out import Evaluation
-from bertc.run.methods import Methods, acting_in, end_of, evaluating
+from bertc.run.methods import Methods, act, end_of
 from bertc.run.records.checkpoints import how_to_resume
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.metrics import Sums, Tracking, refuse_untracked
@@ -86,7 +86,8 @@ def train(
 def _train_stage(session: Session, index: int, goes_on: Callable[[], bool]) -> None:
     """Train the steps of a stage that are left, in time order."""
     stage, progress = session.resolved.stages[index], session.progress
-    methods = acting_in(session, stage)
+    at_work = *session.resolved.run.methods, *stage.methods
+    methods = tuple(act(method, session, stage) for method in at_work)
     end, _ = end_of(stage, progress.step, methods)
     if progress.step > end or progress.step == end == progress.evaluated:
         return
@@ -192,7 +193,9 @@ def _saved_without_text(session: Session) -> Iterator[None]:
 def _evaluate(phase: Phase, methods: Methods) -> Evaluation:
     """Evaluate on the held-out data, and write a line of metrics."""
     session, progress = phase.session, phase.session.progress
-    with evaluating(methods):
+    with ExitStack() as around:
+        for acting in methods:
+            around.enter_context(acting.evaluating())
         evaluation = phase.evaluate(session.display)
     bad = [name for name, value in evaluation.losses.items() if not math.isfinite(value)]
     if bad:

@@ -22,8 +22,7 @@ from bertc.hub.leaving.exporting import export_model
 from bertc.hub.leaving.pruned import remove_units
 from bertc.hub.sentences import vectors_of, vectors_of_init, write_sentences
 from bertc.ir.changing.growth import Drawn
-from bertc.ir.program import Stage
-from bertc.learn.step.engines import Engine, gathered
+from bertc.learn.step.engines import gathered
 from bertc.learn.step.memory import take_up_memory
 from bertc.machine.display import SHORTEST_FORECAST_SECONDS
 from bertc.machine.process_group import ProcessGroup
@@ -34,7 +33,7 @@ from bertc.run.records.lock import Lock, versions
 from bertc.run.train.report import Report
 from bertc.run.train.session import Session, place_on_devices
 from bertc.run.train.start import Outside, RunPlace, Start
-from bertc.run.train.state import Progress, State, begin, restore
+from bertc.run.train.state import Progress, begin, restore
 from bertc.tasks.corpus import contents
 
 
@@ -56,13 +55,21 @@ def open_session(
     device = torch.device(plan.device)
     now = progress.step, ranks, model.compute_dtype, device
     remembered = take_up_memory(state.held, resolved.stage_at(progress.step), *now)
+    of_methods = dict[str, dict[str, torch.Tensor]]()  # of the first process's checkpoint
+    for method, store in ((method, method.holds) for method in stage.methods if method.holds):
+        tensors = state.held.get(store.file, {})
+        if method.has_begun(progress.step):
+            named = engine.parameters.items()
+            tensors = tensors or {name: torch.empty(weight.shape) for name, weight in named}
+            ranks.share_tensors(tensors)
+            tensors = {name: engine.shard(tensor, name) for name, tensor in tensors.items()}
+        of_methods[store.file] = tensors
     with _metrics(start, place, progress, tracking) as lines:
         session = Session(
             start=start, folder=place.folder, display=place.display, ranks=ranks, device=device,
             metrics=lines, origin=origin, stage=stage, model=model, engine=engine, moments=moments,
             progress=progress, remembered=remembered,
-            held=_held(stage, state, progress.step, engine, ranks),
-            saved=ranks.share(progress.step if checkpoint else -1),
+            held=of_methods, saved=ranks.share(progress.step if checkpoint else -1),
             writers=ranks.aside() if Layout(ranks.world, plan.strategy).sharded else None,
         )  # fmt: skip
         try:
@@ -170,22 +177,6 @@ def _metrics(
         folder.noting_failure(),
     ):
         yield lines
-
-
-def _held(
-    stage: Stage, state: State, step: int, engine: Engine, ranks: ProcessGroup
-) -> dict[str, dict[str, Tensor]]:
-    """The tensors of a stage's methods after a step, from the first process's checkpoint."""
-    by_file = {}
-    for method, store in ((method, method.holds) for method in stage.methods if method.holds):
-        tensors = state.held.get(store.file, {})
-        if method.has_begun(step):
-            named = engine.parameters.items()
-            tensors = tensors or {name: torch.empty(weight.shape) for name, weight in named}
-            ranks.share_tensors(tensors)
-            tensors = {name: engine.shard(tensor, name) for name, tensor in tensors.items()}
-        by_file[store.file] = tensors
-    return by_file
 
 
 def finish(session: Session) -> Report:

@@ -18,7 +18,6 @@ from bertc.learn.objectives import Inputs
 from bertc.learn.optim.by_tensor import Moments
 from bertc.learn.optim.optimizers import UpdateRule, make_rule
 from bertc.learn.step import feed as feeds
-from bertc.learn.step.feed import Batch, Feed, to_inputs, vocab_tensors
 from bertc.learn.step.objective import make_objective
 from bertc.learn.step.step import TrainStep
 from bertc.machine.display import Standing
@@ -44,7 +43,7 @@ class Phase(ABC):
         plan, self.model = session.plan, session.model
         for network in self.model.networks():
             network.recompute = plan.recompute[session.resolved.stages.index(stage)]
-        self.vocab = vocab_tensors(session.start.corpus.vocabulary, session.device)
+        self.vocab = feeds.vocab_tensors(session.start.corpus.vocabulary, session.device)
         frozen = frozen_networks(self.stage, self.model, session.ranks)
         self.objective = session.engine.wrap(
             make_objective(self.model, stage, plan.compile, frozen), trained_names(stage)
@@ -56,7 +55,7 @@ class Phase(ABC):
         )  # fmt: skip
 
     @abstractmethod
-    def feed(self, first: int, end: int) -> Feed:
+    def feed(self, first: int, end: int) -> feeds.Feed:
         """This process's batches of the stage, from step ``first`` of the stage to ``end``."""
 
     def _rows(self) -> slice | None:
@@ -78,7 +77,7 @@ class Phase(ABC):
         return before < young <= step
 
     @abstractmethod
-    def tokens(self, batch: Batch) -> int:
+    def tokens(self, batch: feeds.Batch) -> int:
         """Tokens of a step in all processes, padding included."""
 
     @abstractmethod
@@ -98,7 +97,7 @@ class TextPhase(Phase):
         self.data = data
         self.nats = unigram_nats(session.start.corpus.vocabulary, data.tokens, session.device)
 
-    def feed(self, first: int, end: int) -> Feed:
+    def feed(self, first: int, end: int) -> feeds.Feed:
         """Batches that are corrupted several at once."""
         begun = self.stage.first_batch
         return feeds.text_feed(
@@ -115,12 +114,12 @@ class TextPhase(Phase):
             self.microbatch, ranks,
         )  # fmt: skip
 
-    def tokens(self, batch: Batch) -> int:
+    def tokens(self, batch: feeds.Batch) -> int:
         return self.stage.tokens_per_step
 
     def first_inputs(self) -> Inputs:
         rows = self.session.ranks.rows(self.stage.batch)
-        return to_inputs(self.data.train(0, rows), self.session.device)
+        return feeds.to_inputs(self.data.train(0, rows), self.session.device)
 
     def rehearse(self) -> None:
         self.step.rehearse(self.first_inputs(), self.microbatch)
@@ -136,7 +135,7 @@ class TaskPhase(Phase):
         )
         self.data = data
 
-    def feed(self, first: int, end: int) -> Feed:
+    def feed(self, first: int, end: int) -> feeds.Feed:
         """Batches in parts of rows of like length."""
         at_once, device = self.microbatch * self.stage.rows_an_example, self.session.device
         first, end = (self.stage.first_batch + step for step in (first, end))
@@ -147,7 +146,7 @@ class TaskPhase(Phase):
         reading, stop = self.session.engine.wrap_for_inference, self.session.ranks.stop
         return evaluate_tasks(self.model, self.stage, self.data, stop, reading, progress)
 
-    def tokens(self, batch: Batch) -> int:
+    def tokens(self, batch: feeds.Batch) -> int:
         """Tokens as if all processes had as many as this one, which is about right."""
         tokens = sum(part.originals.numel() for part in batch.micro_batches)
         return self.session.ranks.world.size * tokens

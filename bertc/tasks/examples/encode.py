@@ -15,12 +15,11 @@ from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regre
 from bertc.tasks.examples.related_rows import lists, related, searched
 from bertc.tasks.examples.task_rows import RowBuilder, TaskRows, encodings_of, fitted, ids_of
 from bertc.tasks.layouts import example as kinds
-from bertc.tasks.layouts.example import Examples
 from bertc.text.vocab.vocabulary import Vocabulary
 
 
 def encode(
-    task: AnyTask, examples: Examples, vocabulary: Vocabulary, seq: int, segments: int
+    task: AnyTask, examples: kinds.Examples, vocabulary: Vocabulary, seq: int, segments: int
 ) -> TaskRows:
     """Encode examples in rows of at most ``seq`` tokens and ``segments`` token types."""
     if isinstance(task, Embed) and task.longest and not task.answer.by_token:
@@ -49,7 +48,7 @@ def encode(
     return rows.finish()
 
 
-def _texts(task: AnyTask, examples: Examples, rows: RowBuilder) -> None:
+def _texts(task: AnyTask, examples: kinds.Examples, rows: RowBuilder) -> None:
     """Add single texts and pairs; long pairs lose tokens of the longer text."""
     stride = task.stride if isinstance(task, Classify | Regress) else 0
     numbers = {name: i for i, name in enumerate(label_names(task.answer))}
@@ -98,7 +97,7 @@ def _target(
             return (float(score),)
 
 
-def _choices(task: AnyTask, examples: Examples, rows: RowBuilder) -> None:
+def _choices(task: AnyTask, examples: kinds.Examples, rows: RowBuilder) -> None:
     """Add a row for each choice, with a passage in the gap (``_``) of its question or behind it."""
     assert isinstance(task, Race | Choose), "choices need a task of choices"
     for number, example in enumerate(examples):
@@ -125,7 +124,7 @@ def _choices(task: AnyTask, examples: Examples, rows: RowBuilder) -> None:
         rows.num_questions_cut += question_shortened
 
 
-def _tagged(task: AnyTask, examples: Examples, rows: RowBuilder) -> None:
+def _tagged(task: AnyTask, examples: kinds.Examples, rows: RowBuilder) -> None:
     """Add sentences, tokenised word by word; a word's first token predicts its tag."""
     assert isinstance(task, Tag | Tagging)
     numbers = {name: i for i, name in enumerate(task.answer.names)}
@@ -151,7 +150,12 @@ def _tagged(task: AnyTask, examples: Examples, rows: RowBuilder) -> None:
             bounds = [*windows(len(encoding.ids), max_tokens, task.stride, firsts)]
         rows.num_windowed += len(bounds) > 1
         rows.num_cut += bounds[-1][1] < len(encoding.ids)
-        for (start, end), scored in zip(bounds, scored_words(bounds, places), strict=True):
+        # A window scores the words with more context in it than in its neighbours. A word without
+        # tokens goes with the word before it.
+        middles = [(after + end) // 2 for (_, end), (after, _) in pairwise(bounds)]
+        ends = np.searchsorted(np.maximum.accumulate(places), middles).tolist()
+        words = [slice(begin, end) for begin, end in pairwise([0, *ends, len(places)])]
+        for (start, end), scored in zip(bounds, words, strict=True):
             rows.add(number, (encoding.ids[start:end], None), ())
             firsts = places[scored]
             read = (firsts >= 0) & (firsts < end)
@@ -160,7 +164,7 @@ def _tagged(task: AnyTask, examples: Examples, rows: RowBuilder) -> None:
             rows.tags.append(np.asarray(tags, dtype=np.int64)[scored])
 
 
-def _windows(task: AnyTask, examples: Examples, rows: RowBuilder) -> None:
+def _windows(task: AnyTask, examples: kinds.Examples, rows: RowBuilder) -> None:
     """Add rows of the question, cut, with windows over all of the passage."""
     assert isinstance(task, Squad | Read)
     with_question = [e for e in examples if isinstance(e, kinds.QuestionExample)]
@@ -223,11 +227,3 @@ def windows(
         word = later if words is None else int(words[np.searchsorted(words, later, "right") - 1])
         start = word if word > start else later
     yield start, count
-
-
-def scored_words(bounds: list[tuple[int, int]], places: NDArray[np.int64]) -> list[slice]:
-    """The words that each window scores: those with more context in it than in its neighbours."""
-    middles = [(after + end) // 2 for (_, end), (after, _) in pairwise(bounds)]
-    # A word without tokens goes with the word before it.
-    ends = np.searchsorted(np.maximum.accumulate(places), middles).tolist()
-    return [slice(first, end) for first, end in pairwise([0, *ends, len(places)])]

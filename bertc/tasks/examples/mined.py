@@ -5,7 +5,7 @@ Axes: q queries of a block, c candidate passages.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Protocol
@@ -58,14 +58,9 @@ def mined(
     folder = cache / "mined" / fingerprint(VERSION, how, content, *digests)
 
     def make(to: Path) -> dict[str, int]:
-        texts, queries = [written[passage] for passage in passages], [query for query, _ in pairs]
-        likeness = networks.likeness(node.run, queries, texts, progress)
-
-        def judged(query: str, numbers: list[int]) -> list[float]:
-            return networks.judge(node.judge, [(query, texts[number]) for number in numbers])
-
-        judge, of_queries = judged if node.judge else None, [*zip(queries, right, strict=True)]
-        chosen, facts = _search(node, of_queries, positives, likeness, len(texts), judge)
+        texts = [written[passage] for passage in passages]
+        queries = [(query, numbers) for (query, _), numbers in zip(pairs, right, strict=True)]
+        chosen, facts = _search(node, queries, positives, texts, networks, progress)
         np.save(to / FILE, chosen)
         return facts
 
@@ -101,31 +96,34 @@ def _search(
     node: Mined,
     queries: Sequence[tuple[str, set[int]]],
     positives: Sequence[int],
-    likeness: Iterator[NDArray[np.float32]],
-    passages: int,
-    judged: Callable[[str, list[int]], Sequence[float]] | None,
+    texts: Sequence[str],
+    networks: VectorNetworks,
+    progress: Progress,
 ) -> tuple[NDArray[np.int64], dict[str, int]]:
-    """Numbers (n, number) of the passages that are negatives, with counts for a remark.
+    """Numbers (n, number) of the texts that are negatives, with counts for a remark.
 
     ``queries`` have all of their positives, ``positives`` are those of the examples.
     """
     rows, facts = list[list[int]](), {"false": 0, "drawn": 0}
-    most = min(passages, node.top + max(len(right) for _, right in queries))
-    for likeness_qc in likeness:
+    most = min(len(texts), node.top + max(len(right) for _, right in queries))
+    asked = [query for query, _ in queries]
+    for likeness_qc in networks.likeness(node.run, asked, texts, progress):
         near_qk, first = np.argpartition(-likeness_qc, most - 1, axis=1)[:, :most], len(rows)
         for nth, (likeness_c, near_k) in enumerate(zip(likeness_qc, near_qk, strict=True), first):
             (query, right), positive = queries[nth], positives[nth]
             near = near_k[np.argsort(-likeness_c[near_k], kind="stable")].tolist()
             ranked = [number for number in near if number not in right][node.skip : node.top]
-            if judged:
-                likeness_c[[positive, *ranked]] = judged(query, [positive, *ranked])
+            if node.judge:
+                compared = [positive, *ranked]
+                judged = networks.judge(node.judge, [(query, texts[n]) for n in compared])
+                likeness_c[compared] = judged
             of_positive = float(likeness_c[positive])  # which may be below 0
             limit = of_positive - (1 - node.margin) * abs(of_positive)
             hard = [number for number in ranked if likeness_c[number] <= limit]
             facts["false"] += len(ranked) - len(hard)
             row = hard[: node.number]
             facts["drawn"] += node.number - len(row)
-            row += _drawn(node.number - len(row), {*right, *row}, passages, nth)
+            row += _drawn(node.number - len(row), {*right, *row}, len(texts), nth)
             rows.append(row)
     return np.array(rows, dtype=np.int64), facts
 

@@ -13,8 +13,6 @@ from bertc.ir.learning.answer import Several, names_spans
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
 from bertc.tasks.layouts import example, official, table
 from bertc.tasks.layouts.conll import bio, in_columns, read_tagging, tagging_parts
-from bertc.tasks.layouts.example import Example
-from bertc.tasks.layouts.official import checked_answer, member
 from bertc.tasks.layouts.related import read_ranked, read_texts, related
 from bertc.tasks.layouts.table import DataPart, DataParts, ExampleSource, source_name
 from bertc.text.sources import cells as read
@@ -141,7 +139,7 @@ def read_questions(task: Read, part: DataPart) -> Iterator[example.QuestionExamp
             yield example.QuestionExample(key, context, question_text, (), None)
             continue
         read_answers = _answers(task, answer, start, place)
-        answers = tuple(checked_answer(*pair, context, place) for pair in read_answers)
+        answers = tuple(official.checked_answer(*pair, context, place) for pair in read_answers)
         if not answers and not task.unanswerable:
             raise DataError(f"{place}: an empty answer", "unanswerable=true allows them")
         yield example.QuestionExample(key, context, question_text, answers, bool(answers))
@@ -152,8 +150,8 @@ def _answers(task: Read, answer: Any, start: Any, place: str) -> Iterator[tuple[
         answer_texts: tuple[str, ...] = tuple(filter(None, [read.text(answer, place, task.target)]))
         starts = [start] * len(answer_texts)
     else:
-        answer_texts = read.texts(member(answer, "text", list, place), place, "text")
-        starts = member(answer, "answer_start", list, place)
+        answer_texts = read.texts(official.member(answer, "text", list, place), place, "text")
+        starts = official.member(answer, "answer_start", list, place)
     if len(answer_texts) != len(starts):
         raise DataError(f"{place}: {len(answer_texts)} answers with {len(starts)} beginnings")
     for answer_text, cell in zip(answer_texts, starts, strict=True):
@@ -164,7 +162,7 @@ def _answers(task: Read, answer: Any, start: Any, place: str) -> Iterator[tuple[
 
 
 LAYOUTS: Mapping[
-    type, tuple[Callable[[Any], DataParts], Callable[[Any, DataPart], Iterable[Example]]]
+    type, tuple[Callable[[Any], DataParts], Callable[[Any, DataPart], Iterable[example.Example]]]
 ] = {
     Glue: (official.glue_parts, official.read_glue),
     Xnli: (official.xnli_parts, official.read_xnli),
@@ -222,18 +220,18 @@ def scored_parts(task: AnyTask, part: str = "", any_file: bool = False) -> DataP
     return {source_name(p.source) if name == "train" else name: p for name, p in parts.items()}
 
 
-def part_examples(task: AnyTask, part: str = "train") -> list[Example]:
+def part_examples(task: AnyTask, part: str = "train") -> list[example.Example]:
     """The examples of a part by name; those of test parts may have no answers."""
     named = part_named(task, part)._replace(labelled=not part.startswith("test"))
     return read_examples(task, named)
 
 
-def read_examples(task: AnyTask, part: DataPart) -> list[Example]:
+def read_examples(task: AnyTask, part: DataPart) -> list[example.Example]:
     """The examples of any file of the task's layout."""
     return [*examples_of(task, part)]
 
 
-def examples_of(task: AnyTask, part: DataPart) -> Iterator[Example]:
+def examples_of(task: AnyTask, part: DataPart) -> Iterator[example.Example]:
     """The same one by one, of a user's own file while it is read."""
     _, read = LAYOUTS[type(task)]
     empty = True

@@ -12,7 +12,6 @@ from bertc.ir.learning import Choice, Embed, Glue, Rerank
 from bertc.tasks.layouts import table
 from bertc.tasks.layouts.example import ChoiceExample, Example, SearchExample, TextExample
 from bertc.tasks.layouts.official import read_glue
-from bertc.tasks.layouts.table import DataPart
 from bertc.text.sources.cells import NO_ANSWER, label, number, text, texts
 from bertc.text.sources.source import lines, opened_stream
 from bertc.text.sources.tables import ColumnSelection, column_index
@@ -66,7 +65,7 @@ def _texts(file: str) -> dict[str, str]:
     return texts
 
 
-def related(task: Embed, part: DataPart) -> Iterator[Example]:
+def related(task: Embed, part: table.DataPart) -> Iterator[Example]:
     """Texts with those that are like or unlike them, or a search."""
     source = part.source
     if part.search:
@@ -93,7 +92,7 @@ def related(task: Embed, part: DataPart) -> Iterator[Example]:
         yield TextExample(key, texts, answer)
 
 
-def read_ranked(task: Rerank, part: DataPart) -> Iterator[Example]:
+def read_ranked(task: Rerank, part: table.DataPart) -> Iterator[Example]:
     """Lists of a positive and negatives, or pairs if the file has their label."""
     names = [task.passage] if not task.positive else [task.positive]
     if isinstance(part.source, Path) and table.is_table(part.source):

@@ -90,14 +90,9 @@ def arrange(
     texts = max(rows.texts for rows in copies_read)
     fields = (vocabulary, seed, stage.batch, stage.seq, tuple(train), tuple(heldout), weights)
     counts = (tokens_read, lost, texts, static_copies)
-    return StageData(*fields, *counts, stage.mixing.kind, _turns(stage, vocabulary, tokenised))
-
-
-def _turns(
-    stage: Stage, vocabulary: Vocabulary, tokenised: TokenisedTexts
-) -> tuple[float, NDArray[np.int32]] | None:
-    chance, counts = chance_of_turns(stage.augment), [text.counts for text in tokenised.values()]
-    return (chance, complementary(vocabulary, np.sum(counts, axis=0))) if chance else None
+    chance, seen = chance_of_turns(stage.augment), [text.counts for text in tokenised.values()]
+    turns = (chance, complementary(vocabulary, np.sum(seen, axis=0))) if chance else None
+    return StageData(*fields, *counts, stage.mixing.kind, turns)
 
 
 def arrangements(stage: Stage, resolved: Resolved) -> list[Arrangement]:

@@ -130,10 +130,9 @@ def _corpus(address: str, _: str) -> PreparedText:
             f"bertc prepare --to {place.address} --status lists what is missing, "
             "--finish ends it when nothing is",
         )
-    digest = fields.pop("digest")
     parts = tuple(PreparedPart(**part) for part in fields["parts"])
     plan, heldout = plans.plan_from(place, fields["plan"]), PreparedPart(**fields["heldout"])
-    return PreparedText(plan, parts, heldout, digest)
+    return PreparedText(plan, parts, heldout, store.fingerprint(fields))
 
 
 def put_folder(

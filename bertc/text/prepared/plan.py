@@ -128,9 +128,8 @@ def plan_from(place: FolderAt, fields: Mapping[str, Any]) -> PreparationPlan:
     if fields.get("version") != VERSION:
         message = f"{place.address} is of version {fields.get('version')!r} of prepared text"
         raise DataError(message, f"this bertc reads version {VERSION}: prepare the text again")
-    known = {name: value for name, value in fields.items() if name != "digest"}
     tuples = {name: tuple(fields.get(name, ())) for name in ("parts", "rows", "inputs")}
-    return PreparationPlan(**{**known, **tuples})
+    return PreparationPlan(**{**fields, **tuples})
 
 
 def add_digest(fields: Mapping[str, Any]) -> bytes:
@@ -157,12 +156,11 @@ def json_at(
 
 
 def _fields(raw: bytes) -> dict[str, Any] | None:
-    """The fields of a file if they have their digest, else None."""
+    """The fields of a file without their digest, None if that is of others."""
     try:
         fields = json.loads(raw)
     except ValueError:
         return None
     if not isinstance(fields, dict):
         return None
-    rest = {name: value for name, value in fields.items() if name != "digest"}
-    return fields if fields.get("digest") == fingerprint(rest) else None
+    return fields if fields.pop("digest", None) == fingerprint(fields) else None

@@ -41,10 +41,8 @@ def label(cell: Any, place: str, column: str) -> str:
             return ""
         case str():
             return text(cell, place, column).strip()
-        case bool():
-            return str(cell).lower()
         case int():
-            return str(cell)
+            return str(cell).lower()  # true or false, if it is one of them
         case float() if cell.is_integer():
             return str(int(cell))
     raise DataError(f"{place}: {column!r} is {_kind(cell)}, a label expected")

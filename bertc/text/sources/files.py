@@ -75,16 +75,21 @@ def open_files(
 
 
 def _parts(sizes: dict[files.AnyFile, int], corpus: Files | Fasta) -> list[list[Span]]:
-    """Spans of files in parts of about ``PART_BYTES``."""
-    spans = list[tuple[Span, int]]()
+    """Spans of files in parts of about ``PART_BYTES``, one at least."""
+    parts, room = [list[Span]()], PART_BYTES
     for path, size in sizes.items():
         sequences = isinstance(corpus, Fasta) and path.suffix not in files.READS
         by_lines = corpus.sentences == "lines" and not has_columns(path)
         in_text = sequences or by_lines or path.suffix == ".jsonl"
         cuttable = path.suffix == ".parquet" or (in_text and path.suffix not in files.PACKED)
         count = max(1, round(size / PART_BYTES)) if cuttable else 1
-        spans += [(Span(path, nth, count), size // count) for nth in range(count)]
-    return streams.grouped(spans, PART_BYTES)
+        for nth in range(count):
+            if parts[-1] and size // count > room:
+                parts.append([])
+                room = PART_BYTES
+            parts[-1].append(Span(path, nth, count))
+            room -= size // count
+    return parts
 
 
 def unpacked_bytes(paths: Iterable[files.AnyFile]) -> int:

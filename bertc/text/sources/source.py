@@ -123,19 +123,6 @@ def all_of(
     refuse_all(errors)
 
 
-def grouped(items: Iterable[tuple[ItemT, int]], most: int) -> list[list[ItemT]]:
-    """Items with their sizes in groups of about ``most``, in order; one at least."""
-    groups: list[list[ItemT]] = [[]]
-    room = most
-    for item, size in items:
-        if groups[-1] and size > room:
-            groups.append([])
-            room = most
-        groups[-1].append(item)
-        room -= size
-    return groups
-
-
 def pieces_of_text(text: str, amount: int) -> Iterator[Piece]:
     """The pieces of a document in memory; ``amount`` is counted with the first."""
     first, start = True, 0

@@ -62,16 +62,15 @@ class ColumnSelection:
 def records(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
     """The rows of a .csv, .jsonl or .parquet file, of sequences, else of one with tabs."""
     match format_of(file.path):
-        case ".csv":
-            return _fields(_commas(file), file.path, selection)
         case ".jsonl":
             return _jsonl(file, selection)
         case ".parquet":
             return _parquet(file, selection)
         case _ if has_sequences(file.path):
             return _sequences(file, selection)
-        case _:
-            return _fields(_tabs(file), file.path, selection)
+        case ending:
+            read = _commas if ending == ".csv" else _tabs
+            return _fields(read(file), file.path, selection)
 
 
 def column_names(file: OpenFile) -> list[str]:

@@ -106,7 +106,9 @@ def trim_tokenizer(base: Vocabulary, counts: NDArray[np.int64], size: int) -> To
     can be spelled. With a ``size`` the most frequent tokens, and then those of low numbers.
     """
     ids = base.tokenizer.get_vocab(with_added_tokens=True)
-    keep, needs = _staying(base, counts, ids), _find_merges(base.tokenizer, ids)
+    keep, needs = _staying(base, counts, ids), dict[int, list[int]]()
+    for first, second in json.loads(base.tokenizer.to_str())["model"].get("merges") or ():
+        needs.setdefault(ids[first + second], []).extend((ids[first], ids[second]))
     if size and (least := int(keep.sum())) > size:
         raise DataError(
             f"vocab=trim(init, {size}) has no room for the {least:,} special tokens and characters "
@@ -142,14 +144,6 @@ def _staying(old: Vocabulary, seen: NDArray[np.int64], ids: Mapping[str, int]) -
     single = {*characters, *(f"##{character}" for character in characters)}
     special[[n for token, n in ids.items() if token in single or BYTE.fullmatch(token)]] = True
     return special
-
-
-def _find_merges(tokenizer: Tokenizer, ids: Mapping[str, int]) -> dict[int, list[int]]:
-    """The tokens that byte-pair encoding makes each token of, in any of its merges."""
-    parts = dict[int, list[int]]()
-    for first, second in json.loads(tokenizer.to_str())["model"].get("merges") or ():
-        parts.setdefault(ids[first + second], []).extend((ids[first], ids[second]))
-    return parts
 
 
 def _closure(token: int, keep: NDArray[np.bool_], needs: Mapping[int, list[int]]) -> list[int]:
@@ -204,9 +198,3 @@ def _renumber(step: Any, numbers: Mapping[str, int]) -> Any:
             return {**step, "cls": [cls, numbers[cls]], "sep": [sep, numbers[sep]]}
         case _:
             return step
-
-
-def tokens_a_word(tokenizer: Tokenizer, texts: Sequence[str]) -> float:
-    """Tokens for each word between blanks."""
-    encoded = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-    return sum(len(e.ids) for e in encoded) / max(1, sum(len(t.split()) for t in texts))

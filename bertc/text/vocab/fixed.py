@@ -27,12 +27,7 @@ MOST_LOOKED_AT, LOOKED_AT = 100, 10_000
 
 
 def fixed_vocabulary(node: Fixed) -> Vocabulary:
-    """The vocabulary of a node, which is the same on every machine."""
-    return from_tokenizer(fixed_tokenizer(node), node.kind, {"bos": "<bos>", "eos": "<eos>"})
-
-
-def fixed_tokenizer(node: Fixed) -> Tokenizer:
-    """A tokenizer that finds tokens by a regular expression; other characters are unknown ones."""
+    """The vocabulary of a node, the same on every machine; a regular expression finds tokens."""
     match node:
         case Listed():
             lines, pattern = _lines(node), BETWEEN_BLANKS
@@ -67,7 +62,7 @@ def fixed_tokenizer(node: Fixed) -> Tokenizer:
     if pattern != BETWEEN_BLANKS:
         tokenizer.decoder = decoders.Fuse()
     tokenizer.add_special_tokens(special)
-    return tokenizer
+    return from_tokenizer(tokenizer, node.kind, {"bos": "<bos>", "eos": "<eos>"})
 
 
 def _overlapping(k: int, alphabet: str) -> list[tuple[str, str]]:

@@ -38,7 +38,13 @@ def token_sums(
     old: Vocabulary, new: Vocabulary, kind: TokenRows, vectors: NDArray[np.float32] | None = None
 ) -> TokenSums:
     """The rows of the new tokens; ``vectors`` (v, d) are of those, zero where one has none."""
-    equal = _equal_tokens(old, new)
+    known = dict[Spelling, int]()
+    for token, spellings in _spellings(old):
+        for spelling in spellings:
+            known.setdefault(spelling, token)
+    equal = np.full(new.size, -1, np.int64)  # the old token that each new one is
+    for token, spellings in _spellings(new):
+        equal[token] = next((known[s] for s in spellings if s in known), -1)
     sums = {token: {int(source): 1.0} for token, source in enumerate(equal) if source >= 0}
     count = len(sums)
     match kind:
@@ -61,18 +67,6 @@ def token_sums(
         np.array(tokens, np.int64), np.array(sources, np.int64), np.array(weights, np.float32),
         new.size, of_equal, of_several,
     )  # fmt: skip
-
-
-def _equal_tokens(old: Vocabulary, new: Vocabulary) -> Ints:
-    """The old token (v,) that each new one is, by its role or its spelling; -1 for none."""
-    known = dict[Spelling, int]()
-    for token, spellings in _spellings(old):
-        for spelling in spellings:
-            known.setdefault(spelling, token)
-    equal = np.full(new.size, -1, np.int64)
-    for token, spellings in _spellings(new):
-        equal[token] = next((known[s] for s in spellings if s in known), -1)
-    return equal
 
 
 def _spellings(vocabulary: Vocabulary) -> Iterator[tuple[int, list[Spelling]]]:

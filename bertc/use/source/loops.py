@@ -62,7 +62,13 @@ def _shape(statements: str) -> str:
 
 def _loop(turns: list[list[str]], depth: int) -> str:
     """One loop over what differs between turns."""
-    columns, text = _compare_columns(turns)
+    columns, text = dict[tuple[str, ...], str](), ""  # of words that differ
+    for words in zip(*map(_words, turns), strict=True):
+        if len(set(words)) > 1:
+            name = f"{words[0].rstrip('0123456789')}_of_layer" if words[0][0].isalpha() else "layer"
+            known = set(columns.values()) - {columns.get(words)}
+            columns.setdefault(words, f"{name}{len(columns)}" if name in known else name)
+        text += columns.get(words, words[0])
     numbers = next((values for values in columns if _consecutive(values)), None)
     names = [name for values, name in columns.items() if values != numbers]
     rows = [_row(values) for values in zip(*(v for v in columns if v != numbers), strict=True)]
@@ -82,19 +88,6 @@ def _loop(turns: list[list[str]], depth: int) -> str:
     bounds = f"[{first or ''}:{'' if end == depth else end}]"
     lists = ", ".join(f"self.{part}{'' if bounds == '[:]' else bounds}" for part in parts)
     return _for(", ".join(parts), lists if len(parts) == 1 else f"zip({lists})", named)
-
-
-def _compare_columns(turns: list[list[str]]) -> tuple[dict[tuple[str, ...], str], str]:
-    """Names of the columns of words that differ, and the text of a turn with them."""
-    columns: dict[tuple[str, ...], str] = {}
-    text = ""
-    for words in zip(*map(_words, turns), strict=True):
-        if len(set(words)) > 1:
-            name = f"{words[0].rstrip('0123456789')}_of_layer" if words[0][0].isalpha() else "layer"
-            known = set(columns.values()) - {columns.get(words)}
-            columns.setdefault(words, f"{name}{len(columns)}" if name in known else name)
-        text += columns.get(words, words[0])
-    return columns, text
 
 
 def _words(statements: list[str]) -> list[str]:

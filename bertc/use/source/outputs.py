@@ -43,11 +43,6 @@ def program_outputs(model: Model, inputs: EncoderInputs) -> dict[str, Tensor]:
     return results
 
 
-def keys_of(inputs: EncoderInputs, x_bqh: Tensor, layer: int) -> Tensor:
-    """Keys by a second name, for a layer that a mask decoder applies to others as well."""
-    return x_bqh.view_as(x_bqh)
-
-
 def encoder_outputs(
     model: Model, inputs: EncoderInputs, first_b1: Tensor | None = None, read: Outputs | None = None
 ) -> dict[str, Tensor]:
@@ -96,7 +91,9 @@ def record(resolved: Resolved, forward: ForwardPass) -> tuple[CallScope, Model]:
     model.compute_dtype = torch.bfloat16
     node = model.encoder.node
     decodes = any(network.body.head.decoder for network in resolved.learned)
-    keys = patch.object(EncoderInputs, "keys", keys_of) if decodes else nullcontext()
+    # Keys have a second name in a layer that a mask decoder applies to others as well.
+    renamed = patch.object(EncoderInputs, "keys", lambda _, x_bqh, layer: x_bqh.view_as(x_bqh))
+    keys = renamed if decodes else nullcontext()
     # Sizes of a batch that nothing else in a program has.
     numbers = {int(number) for number in re.findall(r"\d+", resolved.model_dump_json())}
     numbers.update(size for weight in model.parameters() for size in weight.shape)

@@ -107,7 +107,7 @@ def _stage_fits(stage: CompleteStage, terms: list[Distillation], diagnostics: Di
 def _teacher_fits(
     check: Checker[CompleteStage], shape: Shape, terms: list[Distillation], several: bool
 ) -> None:
-    stage, room = check.settings, shape.body.room
+    stage, room, here = check.settings, shape.body.room, "the teacher is named here"
     if shape.body.vocab_size != table_rows(stage.vocab):
         check.report(
             "E283",
@@ -120,7 +120,7 @@ def _teacher_fits(
         )
     elif room is not None and stage.seq > room:
         message = f"rows have {stage.seq} tokens, and the teacher {room} positions"
-        also = ("teacher", "the teacher is named here")
+        also = ("teacher", here)
         check.report("E284", message, ("seq", "teacher"), also=also, help=f"seq={room}")
     masked = any(taught.objective.masks for taught in stage.objective)
     for term in terms:
@@ -129,7 +129,11 @@ def _teacher_fits(
             message = f"{term.title} compares masked tokens, and nothing is masked here"
             check.report("E285", message, "objective", help=f"mask tokens too, as in {example}")
         if isinstance(term, KdLogits):
-            _has_head(check, shape, term)
+            problems = [_task_lacks(shape, term, task) for task in stage.tasks]
+            problems = problems or [_lacks(stage, shape, term)]
+            for problem, help in dict.fromkeys(filter(None, problems)):
+                message, also = f"{term.title} compares {problem}", ("teacher", here)
+                check.report("E285", message, "objective", also=also, help=help)
         else:
             layers_fit(stage, several, shape, term, check.diagnostics)
 
@@ -162,14 +166,6 @@ def _weigh_something(
             diagnostics.error(
                 "E288", f"{term.name} weighs 0, so {problem}", stage.span("objective"), help=help
             )
-
-
-def _has_head(check: Checker[CompleteStage], shape: Shape, term: KdLogits) -> None:
-    stage = check.settings
-    problems = [_task_lacks(shape, term, task) for task in stage.tasks]
-    for problem, help in dict.fromkeys(filter(None, problems or [_lacks(stage, shape, term)])):
-        message, also = f"{term.title} compares {problem}", "the teacher is named here"
-        check.report("E285", message, "objective", also=("teacher", also), help=help)
 
 
 def _task_lacks(shape: Shape, term: KdLogits, task: Task) -> tuple[str, str] | None:

@@ -135,20 +135,14 @@ def _losses(
     likeness_mc = likeness_of_lists(queries_md, texts_mcd) / task.temperature
     if task.loss == "order":
         return cosent(likeness_mc[:, 0], scores_mt[:, 0])
-    losses_m = (margin_mse if task.loss == "margin" else list_kl)(likeness_mc, scores_mt[:, 1:])
+    both = likeness_mc, scores_mt[:, 1:]  # of this network, of a teacher
+    if task.loss == "margin":  # of the positive's lead over negatives (Hofstaetter et al. 2020)
+        leads_mc, told_leads_mc = (x[:, :1] - x[:, 1:] for x in both)
+        losses_m = (leads_mc - told_leads_mc).square().mean(1)
+    else:
+        own_mc, told_mc = (x.log_softmax(1) for x in both)
+        losses_m = F.kl_div(own_mc, told_mc, reduction="none", log_target=True).sum(1)
     return Predicted(losses_m, likeness_mc.argmax(1) == 0)
-
-
-def margin_mse(own_mc: Float[Tensor, "m c"], told_mc: Float[Tensor, "m c"]) -> Float[Tensor, "m"]:
-    """Squared errors (m,) of the positive's lead over each negative (Hofstaetter et al. 2020)."""
-    leads_mc, told_leads_mc = (x[:, :1] - x[:, 1:] for x in (own_mc, told_mc))
-    return (leads_mc - told_leads_mc).square().mean(1)
-
-
-def list_kl(likeness_mc: Float[Tensor, "m c"], told_mc: Float[Tensor, "m c"]) -> Float[Tensor, "m"]:
-    """Divergences (m,) of the softmax of similarities from that of a teacher's scores."""
-    own_mc, told_mc = (x.log_softmax(1) for x in (likeness_mc, told_mc))
-    return F.kl_div(own_mc, told_mc, reduction="none", log_target=True).sum(1)
 
 
 def info_nce(

@@ -100,8 +100,20 @@ def choose_ngrams(
     settled_bd = over_bd.cumsum(1) == 0
     taken_bd = torch.where(stands_bd & settled_bd, end_bd, 0)
     left_b1 = counts_b[:, None] - torch.where(settled_bd, spent_bd, 0).sum(1, keepdim=True)
-    next_b1 = settled_bd.sum(1, keepdim=True)
-    taken_bd = _shorten_spans(head_bd, ends_bdn, taken_bd, left_b1, next_b1)
+    # The rest of the budget is spent on further draws, cut to whole words.
+    step_t = torch.arange(TAIL, device=head_bd.device)
+    at_bt = (settled_bd.sum(1, keepdim=True) + step_t).clamp(max=ends_bdn.shape[1] - 1)
+    head_bt = head_bd.gather(1, at_bt)
+    ends_btn = ends_bdn.gather(1, at_bt[..., None].expand(-1, -1, ends_bdn.shape[2]))
+    for step in range(TAIL):
+        now = slice(step, step + 1)
+        at_b1, head_b1, ends_b1n = at_bt[:, now], head_bt[:, now], ends_btn[:, now]
+        fits_b1n = ends_b1n <= (head_b1 + left_b1)[..., None]
+        end_b1 = torch.where(fits_b1n, ends_b1n, 0).amax(2)
+        meets_b1 = ((taken_bd > head_b1) & (head_bd < end_b1)).any(1, keepdim=True)
+        end_b1 = torch.where(meets_b1, 0, end_b1)
+        left_b1 = left_b1 - (end_b1 - head_b1).clamp(min=0)
+        taken_bd = taken_bd.scatter_reduce(1, at_b1, end_b1, "amax")
     return draws.union(head_bd, taken_bd, seq)
 
 
@@ -134,28 +146,3 @@ def harmonic(
     for reached in sums[:-1]:
         beyond_bd = beyond_bd + (scaled_bd >= reached)
     return beyond_bd.minimum(possible_bd)
-
-
-def _shorten_spans(
-    head_bd: Int[Tensor, "b d"],
-    ends_bdn: Int[Tensor, "b d n"],
-    taken_bd: Int[Tensor, "b d"],
-    left_b1: Int[Tensor, "b 1"],
-    next_b1: Int[Tensor, "b 1"],
-) -> Int[Tensor, "b d"]:
-    """Spend the rest of the budget on further draws, cut to whole words."""
-    _, count, most = ends_bdn.shape
-    step_t = torch.arange(TAIL, device=next_b1.device)
-    at_bt = (next_b1 + step_t).clamp(max=count - 1)
-    head_bt = head_bd.gather(1, at_bt)
-    ends_btn = ends_bdn.gather(1, at_bt[..., None].expand(-1, -1, most))
-    for step in range(TAIL):
-        now = slice(step, step + 1)
-        at_b1, head_b1, ends_b1n = at_bt[:, now], head_bt[:, now], ends_btn[:, now]
-        fits_b1n = ends_b1n <= (head_b1 + left_b1)[..., None]
-        end_b1 = torch.where(fits_b1n, ends_b1n, 0).amax(2)
-        meets_b1 = ((taken_bd > head_b1) & (head_bd < end_b1)).any(1, keepdim=True)
-        end_b1 = torch.where(meets_b1, 0, end_b1)
-        left_b1 = left_b1 - (end_b1 - head_b1).clamp(min=0)
-        taken_bd = taken_bd.scatter_reduce(1, at_b1, end_b1, "amax")
-    return taken_bd
