@@ -97,6 +97,10 @@ class OwnTask(Task):
     test: Rows = ""
     positional = ("train", "dev", "test")
 
+    @property
+    def title(self) -> str:
+        return self.name
+
 
 class Headed(Task):
     """A task that chooses the ``head`` between states and scores."""
@@ -170,6 +174,10 @@ class Xnli(Headed):
     data: Path
     language: Language = "en"
     positional = ("data", "language")
+
+    @property
+    def title(self) -> str:
+        return self.name
 
     @property
     def answer(self) -> answers.Answer:

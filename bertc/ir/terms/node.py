@@ -90,8 +90,8 @@ class TermNode(Node):
 
     @property
     def title(self) -> str:
-        """The name of its loss and scores: the one that it is given, else its kind."""
-        return str(getattr(self, "name", "") or getattr(self, "kind"))  # noqa: B009
+        """The name of its loss and scores: its kind."""
+        return str(getattr(self, "kind"))  # noqa: B009 - every term has one
 
     @property
     def head_name(self) -> str:

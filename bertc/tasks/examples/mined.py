@@ -51,32 +51,9 @@ def mined(
     """
     passages = [*dict.fromkeys(_fold(positive) for _, positive in pairs)]
     written = {_fold(positive): positive for _, positive in reversed(pairs)}
-    positives, right = _positives(node, title, pairs, passages)
-    content = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
-    digests = map(networks.digest, filter(None, (node.run, node.judge)))
-    how = node.model_dump(mode="json", exclude={"run", "judge"})
-    folder = cache / "mined" / fingerprint(VERSION, how, content, *digests)
-
-    def make(to: Path) -> dict[str, int]:
-        texts = [written[passage] for passage in passages]
-        queries = [(query, numbers) for (query, _), numbers in zip(pairs, right, strict=True)]
-        chosen, facts = _search(node, queries, positives, texts, networks, progress)
-        np.save(to / FILE, chosen)
-        return facts
-
-    facts = obtain(folder, make, progress)
-    above = f"{title}: {facts['false']:,} texts above {node.margin:g} of their positive's score"
-    progress.note(f"{above} are no negatives; {facts['drawn']:,} of the negatives are random")
-    return [tuple(written[passages[n]] for n in row) for row in np.load(folder / FILE).tolist()]
-
-
-def _positives(
-    node: Mined, title: str, pairs: Sequence[tuple[str, str]], passages: Sequence[str]
-) -> tuple[list[int], list[set[int]]]:
-    """The number of the positive of each pair, and those of all positives of its query."""
     numbers = {passage: number for number, passage in enumerate(passages)}
     positives = [numbers[_fold(positive)] for _, positive in pairs]
-    right: dict[str, set[int]] = {}
+    right: dict[str, set[int]] = {}  # of a query
     for (query, _), positive in zip(pairs, positives, strict=True):
         right.setdefault(_fold(query), set()).add(positive)
     if len(passages) < node.number + max(map(len, right.values())):
@@ -85,7 +62,22 @@ def _positives(
             f"{node.number:,} negatives among them",
             "more pairs, or a column of negatives (negative=)",
         )
-    return positives, [right[_fold(query)] for query, _ in pairs]
+    content = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
+    digests = map(networks.digest, filter(None, (node.run, node.judge)))
+    how = node.model_dump(mode="json", exclude={"run", "judge"})
+    folder = cache / "mined" / fingerprint(VERSION, how, content, *digests)
+
+    def make(to: Path) -> dict[str, int]:
+        texts = [written[passage] for passage in passages]
+        queries = [(query, right[_fold(query)]) for query, _ in pairs]
+        chosen, facts = _search(node, queries, positives, texts, networks, progress)
+        np.save(to / FILE, chosen)
+        return facts
+
+    facts = obtain(folder, make, progress)
+    above = f"{title}: {facts['false']:,} texts above {node.margin:g} of their positive's score"
+    progress.note(f"{above} are no negatives; {facts['drawn']:,} of the negatives are random")
+    return [tuple(written[passages[n]] for n in row) for row in np.load(folder / FILE).tolist()]
 
 
 def _fold(text: str) -> str:
