@@ -40,7 +40,8 @@ TAGGER = """init = "{init}"
 task = tag(
     "{folder}/residues.jsonl", "{folder}/dev.jsonl", words=sequence, tags=states, letters=true,
 )
-batch = 16  epochs = 2  seed = {seed}
+batch = 16  epochs = 40  seed = {seed}
+optimizer = adamw(1e-3, warmup=10%)
 """
 
 
@@ -94,7 +95,7 @@ def write(folder: Path) -> None:
     text, _ = proteins(20_000, 2)
     spelled = ("".join(LETTERS[n] for n in row) for row in text)
     (folder / "proteins.fasta").write_text("".join(f">{n}\n{s}\n" for n, s in enumerate(spelled)))
-    for name, number, seed in (("residues", 200, 3), ("dev", 200, 4)):
+    for name, number, seed in (("residues", 20, 3), ("dev", 200, 4)):
         rows = zip(*proteins(number, seed), strict=True)
         lines = (
             {"sequence": "".join(LETTERS[n] for n in row), "states": "".join(STATES[k] for k in of)}
