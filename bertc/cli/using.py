@@ -109,7 +109,7 @@ def embed_(
     for line in answer_lines([nearest]):
         say(line)
     if out is not None:
-        write_vectors([row.text for row in rows], embedded, out, [row.id for row in rows])
+        write_vectors([row.text for row in rows], embedded, out)
     say("\n".join([embedded.summary(), *([str(out)] if out else [])]), err=bool(near))
 
 

@@ -28,11 +28,10 @@ from bertc.use.answer_files import AnswerRow
 
 
 class PlacedText(NamedTuple):
-    """A text and its place: file and line; the ``id`` of a sequence."""
+    """A text and its place: file and line."""
 
     place: str
     text: str
-    id: str = ""
 
 
 def embed_file(
@@ -72,8 +71,7 @@ def embed_file(
         return rows, embedded, []
     ((scores_n,),) = likeness(model, run, embedding([near], kind="query"), embedded)
     best = scores_n.argsort(descending=True, stable=True).tolist()
-    rows_named = [{n: value for n, value in row._asdict().items() if value} for row in rows]
-    scored = ({"score": round(float(scores_n[number]), 6), **rows_named[number]}
+    scored = ({"score": round(float(scores_n[number]), 6), **rows[number]._asdict()}
               for number in best if texts[number].strip())  # fmt: skip
     return rows, embedded, [*islice(scored, top)]
 
@@ -84,12 +82,10 @@ def _rows(path: Path, column: str) -> Iterator[PlacedText]:
         with opened_stream(path) as stream:
             yield from (PlacedText(f"{path}:{number}", line) for number, line in lines(stream))
         return
-    named = has_sequences(path)
-    columns = (column or ("sequence" if named else "text"),)
+    columns = (column or ("sequence" if has_sequences(path) else "text"),)
     try:
-        for key, place, cells in rows_of(DataPart(path), columns, ()):
-            (words,) = read_texts(cells, columns, place)
-            yield PlacedText(place, words, key if named else "")
+        for _, place, cells in rows_of(DataPart(path), columns, ()):
+            yield PlacedText(place, *read_texts(cells, columns, place))
     except MissingColumnError as error:
         help = f"--text COLUMN names the column of the text: {error.help}"
         raise DataError(error.message, help) from None
@@ -103,10 +99,8 @@ def refuse_other_files(to: Path) -> None:
         raise UsageError(f"there is no folder {to.parent}", help="-o in one that is there")
 
 
-def write_vectors(
-    texts: Sequence[str], embedded: Embedded, to: Path, ids: Sequence[str] = ()
-) -> None:
-    """Write vectors to a ``.npy`` file, or with their texts and any ids to a ``.parquet`` file."""
+def write_vectors(texts: Sequence[str], embedded: Embedded, to: Path) -> None:
+    """Write vectors to a ``.npy`` file, or with their texts to a ``.parquet`` file."""
     stream, vectors = BytesIO(), embedded.vectors
     if to.suffix == ".npy":
         np.save(stream, vectors)
@@ -120,7 +114,5 @@ def write_vectors(
         if vectors.ndim == 3:  # a list of the tokens that are there
             begins = np.cumsum([0, *is_token.sum(1)], dtype=np.int32)
             lists = pa.ListArray.from_arrays(pa.array(begins), lists)
-        columns = {"text": pa.array(texts, pa.string()), "vector": lists}
-        named = {"id": pa.array(ids, pa.string())} if any(ids) else {}
-        write_table(pa.table(named | columns), stream)
+        write_table(pa.table({"text": pa.array(texts, pa.string()), "vector": lists}), stream)
     durable.replace(to, stream.getvalue())

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 from bertc.ir import operation as op
 from bertc.ir.base import Initializer, Node, TableRows, Weight, Width
 from bertc.ir.network.ffn import Activation
-from bertc.ir.network.head import Head, Pooled, PoolerKind, TokenHead
+from bertc.ir.network.head import POOLINGS, Head, Pooled, PoolerKind, TokenHead
 from bertc.ir.network.norm import LayerNorm, NormFunction
 from bertc.ir.network.table import TokenTable
 
@@ -109,8 +109,10 @@ class BodyNode(Node):
 
     @property
     def pooled(self) -> Pooled:
-        """The state of a row, and what its pooler does: here the first state, and nothing."""
-        return Pooled(False, self.hidden, None, self.head_activation)
+        """The state of a row, and what its pooler does."""
+        steps = POOLINGS.get(self.pooler)
+        of_rows = steps is not None and steps.mean != "none"
+        return Pooled(of_rows, self.hidden, steps, self.head_activation)
 
     def attention_of(self, layer: int) -> Attended | None:
         """Queries, keys and values of a layer, counted from 1; None without them."""

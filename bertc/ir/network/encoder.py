@@ -13,7 +13,6 @@ from bertc.ir.methods.adapter import NO_ADAPTER, Adapter
 from bertc.ir.network.attention import Attention
 from bertc.ir.network.body_node import Attended, BodyNode, Wanted, is_below
 from bertc.ir.network.ffn import Activation, Ffn
-from bertc.ir.network.head import POOLINGS, Pooled
 from bertc.ir.network.layer import Dropout, EncoderLayer, LayerWidths, one_or_all
 from bertc.ir.network.norm import Norm, NormFunction
 from bertc.ir.network.positions import LearnedPositions, Positions
@@ -77,12 +76,6 @@ class Encoder(BodyNode):
     @property
     def owners(self) -> Mapping[str, tuple[int, ...]]:
         return {"attention": self.attention_owner, "ffn": self.ffn_owner}
-
-    @property
-    def pooled(self) -> Pooled:
-        steps = POOLINGS.get(self.pooler)
-        of_rows = steps is not None and steps.mean != "none"
-        return Pooled(of_rows, self.hidden, steps, self.head_activation)
 
     @once
     def layer(self, number: int) -> EncoderLayer:

@@ -6,7 +6,6 @@ from typing import Any, Literal
 from bertc.ir import operation as op
 from bertc.ir.base import Dim, Weight, Width
 from bertc.ir.network.body_node import OF_TRANSFORMERS, BodyNode, BodySetting
-from bertc.ir.network.head import POOLINGS, Pooled
 from bertc.ir.network.layer import Dropout
 from bertc.ir.network.table import table_weight
 from bertc.ir.own import Own
@@ -51,12 +50,6 @@ class OwnBodyNode(BodyNode):
     @property
     def owners(self) -> Mapping[str, tuple[int, ...]]:
         return {"recurrence": (0,)}
-
-    @property
-    def pooled(self) -> Pooled:
-        steps = POOLINGS.get(self.pooler)
-        of_rows = steps is not None and steps.mean != "none"
-        return Pooled(of_rows, self.hidden, steps, self.head_activation)
 
     def settings(self) -> dict[str, Any]:
         shared = ("table", "head", "dropout", "initializer")
