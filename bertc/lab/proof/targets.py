@@ -1,0 +1,109 @@
+"""Targets of a verification: runs, folders of transformers, ONNX graphs, commands."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bertc import MissingInputError
+from bertc.lab.onnx.folder import INT8, NAME
+from bertc.lab.onnx.runtime import GraphSession, package
+from bertc.lab.proof.command import command_answers
+from bertc.lab.proof.network import DTYPES, Call, Network, answers, batches_of, in_precision, opened
+from bertc.lab.proof.proof import POOLED, Answer, Proof
+from bertc.lab_api import require_permission
+
+CONFIG = "config.json"
+Arrays = dict[str, NDArray[np.int64]]
+
+
+def target_answers(target: str, proof: Proof, precision: str) -> Iterator[Answer]:
+    """What a target computes of the rows of a proof, row by row."""
+    path = Path(target)
+    graph = path / (INT8 if precision == "int8" else NAME) if path.is_dir() else path
+    tokens: Iterator[list[int]] | None = None
+    if graph.suffix == ".onnx" and graph.is_file():
+        call = onnx_call(graph, proof)
+    elif (path / CONFIG).is_file():
+        call, tokens = transformers_call(path, proof, precision), transformers_ids(path, proof)
+    elif path.is_dir():
+        model = opened(path, calibrated=bool(proof.about["calibrated"]))
+        call = Network(in_precision(model, precision))
+        read = (model.tokenizer(r.text if r.pair is None else (r.text, r.pair)) for r in proof.rows)
+        tokens = (ids["token_ids"][0].tolist() for ids in read)
+    else:
+        yield from command_answers(target, proof)
+        return
+    for answer in answers(call, batches_of(proof.rows), proof.inputs, proof.stages):
+        yield {**answer, "tokens": next(tokens)} if tokens else answer
+
+
+def onnx_call(graph: Path, proof: Proof) -> Call:
+    """A graph; outputs that optimum and sentence-transformers write have their names."""
+    session = GraphSession(graph)
+    if unknown := [name for name in session.inputs if name not in proof.inputs]:
+        known = ", ".join(proof.inputs)
+        raise MissingInputError(f"{graph} reads {unknown[0]}, the proof has {known}")
+    vector = next((stage.output for stage in proof.stages if stage.name == POOLED), POOLED)
+    names = {"pooler_output": "pooled", "sentence_embedding": vector}
+
+    def call(inputs: Arrays) -> Mapping[str, NDArray[Any]]:
+        outputs = {names.get(name, name): x for name, x in session(inputs).items()}
+        return outputs | by_shape(proof, outputs.pop("logits", None))
+
+    return call
+
+
+def by_shape(proof: Proof, logits: NDArray[Any] | None) -> dict[str, NDArray[Any]]:
+    """Scores without a name as those of the head that has as many of a text, or of each token."""
+    if logits is None:
+        return {}
+    shape = logits.ndim > 2, logits.shape[-1]
+    fits = (s.output for s in proof.scores if (s.of_tokens, s.width) == shape)
+    return {name: logits for name in [*fits][:1]}
+
+
+def transformers_call(folder: Path, proof: Proof, precision: str) -> Call:
+    """A network of transformers, by the class that its folder names."""
+    transformers = package("transformers")
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    config = json.loads((folder / CONFIG).read_bytes())
+    name = (config.get("architectures") or ["Model"])[0]
+    auto = next((a for a, c in config.get("auto_map", {}).items() if c.endswith(f".{name}")), "")
+    if auto:
+        require_permission(f"the class {name} of {folder}", "unread")
+    loader = getattr(transformers, auto or name, transformers.AutoModel)
+    network = loader.from_pretrained(folder, trust_remote_code=bool(auto)).eval()
+    network = network.to(DTYPES.get(precision, torch.float32))
+    of_choices = name.endswith("MultipleChoice")
+    states = [stage.output for stage in proof.stages if stage.of_states]
+
+    @torch.no_grad()
+    def call(inputs: Arrays) -> Mapping[str, NDArray[Any]]:
+        read = {n: torch.from_numpy(x) for n, x in inputs.items() if n != "language_ids"}
+        if of_choices:
+            read = {name: x[:, None] for name, x in read.items()}
+        outputs = network(**read, output_hidden_states=True, return_dict=True)
+        results = dict(zip(states, outputs.hidden_states, strict=True))
+        if outputs.get("pooler_output") is not None:
+            results["pooled"] = outputs.pooler_output
+        logits = outputs.get("logits", outputs.get("prediction_logits"))
+        if "start_logits" in outputs:
+            logits = torch.stack([outputs.start_logits, outputs.end_logits], -1)
+        arrays = {n: x.float().numpy() for n, x in results.items()}
+        return arrays | by_shape(proof, None if logits is None else logits.float().numpy())
+
+    return call
+
+
+def transformers_ids(folder: Path, proof: Proof) -> Iterator[list[int]]:
+    """The ids of all rows, by the tokenizer of a folder."""
+    tokenizer = package("transformers").AutoTokenizer.from_pretrained(folder)
+    cut = {"truncation": True, "max_length": proof.longest} if proof.longest else {}
+    for row in proof.rows:
+        yield tokenizer(row.text, row.pair, **cut)["input_ids"]
