@@ -145,7 +145,7 @@ def export_(
     else:
         of_files = ("proof",) if onnx or proof else ("revision",)
         allowed = ("to", "onnx", "int8", "pooling", "code", *of_files)
-        refuse_others(context, "an export", allowed)
+        refuse_others(context, "a proof" if proof else "an export", allowed)
         for name, step in revisions(run, revision).items() if to else ():
             place = to / name if to and revision == "all" and step else to
             if place:

@@ -10,7 +10,7 @@ lists; ``pooled``, one vector; ``scores``, by head or of the only one. Any may b
 import json
 import shlex
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from bertc import DataError, MissingInputError
@@ -44,12 +44,16 @@ def command_answers(command: str, proof: Proof) -> Iterator[Answer]:
         ended = f"ended with {ran.returncode} after" if ran.returncode else "wrote"
         answered = f"{several(len(lines), 'line')} for {several(len(proof.rows), 'request')}"
         raise DataError(f"the command {ended} {answered}", help="a JSON object a line, and no more")
+    yield from read_answers(proof, lines)
+
+
+def read_answers(proof: Proof, lines: Iterable[bytes]) -> Iterator[Answer]:
+    """The vectors of each row by stage, from the lines that a program wrote."""
     for number, (row, line) in enumerate(zip(proof.rows, lines, strict=True), 1):
-        yield read_answer(proof, row, line, f"line {number} of the command")
+        yield _read(proof, row, line, f"answer {number}")
 
 
-def read_answer(proof: Proof, row: Row, line: bytes, where: str) -> Answer:
-    """The vectors of a row by stage, from a line that a program wrote."""
+def _read(proof: Proof, row: Row, line: bytes, where: str) -> Answer:
     try:
         fields = json.loads(line)
     except ValueError:
@@ -57,13 +61,15 @@ def read_answer(proof: Proof, row: Row, line: bytes, where: str) -> Answer:
     if not isinstance(fields, dict):
         shown = escaped(line[:SHOWN].decode(errors="replace"))
         raise DataError(f"{where} is no JSON object: {shown}", help="a JSON object a line")
-    answer = {name: fields.get(name) for name in ("tokens", EMBEDDINGS, POOLED)}
-    layers = fields.get("layers") or ()
-    if layers and (not isinstance(layers, list) or len(layers) != proof.depth):
-        message = f"{where}: layers is no list of {several(proof.depth, 'layer')}"
-        raise DataError(message, help="a list of vectors for each layer")
-    answer |= {f"layer {number}": vectors for number, vectors in enumerate(layers, 1)}
+    tokens, layers = fields.get("tokens", [*row.ids]), fields.get("layers") or []
+    if tokens != [*row.ids] and isinstance(tokens, list):
+        return {"tokens": tokens}  # vectors of other tokens are at other positions
+    for name, values, count in (("tokens", tokens, len(row.ids)), ("layers", layers, proof.depth)):
+        if not isinstance(values, list) or len(values) not in (0, count):
+            raise DataError(f"{where}: {name} is no list of {count}")
     scores = fields.get("scores")
     by_head = scores if isinstance(scores, dict) else {s.output: scores for s in proof.scores[:1]}
+    answer = {name: fields.get(name) for name in ("tokens", EMBEDDINGS, POOLED)}
+    answer |= {f"layer {number}": vectors for number, vectors in enumerate(layers, 1)}
     answer |= {stage.name: by_head.get(stage.output) for stage in proof.scores}
     return {name: value for name, value in answer.items() if value is not None}

@@ -17,7 +17,7 @@ from bertc.lab.proof.texts import Row
 JSON, VECTORS = "proof.json", "proof.safetensors"
 EMBEDDINGS, POOLED = "embeddings", "pooled"
 DESCRIBED = ("about", "inputs", "longest", "tolerances")
-SMALLEST = 1e-30
+SMALLEST, NOT_FINITE = 1e-30, 1e30
 Vectors = NDArray[np.float64]
 """Vectors (k, columns) of a row: at its positions, or one of the row."""
 Answer = Mapping[str, Any]
@@ -71,13 +71,13 @@ class Stage:
     def differences(
         self, vectors: Vectors, expected: Vectors, longest: float
     ) -> NDArray[np.float64]:
-        """The length of each difference, divided by that of the expected state; inf for NaN.
+        """The length of each difference, divided by that of the expected state; for NaN the most.
 
         Scores, which may be near 0, are divided by the ``longest`` of all.
         """
         lengths = np.linalg.norm(expected, axis=1) if self.of_states else np.asarray([longest])
         apart = np.linalg.norm(vectors - expected, axis=1) / np.maximum(lengths, SMALLEST)
-        return np.where(np.isfinite(apart), apart, np.inf)
+        return np.where(np.isfinite(apart), apart, NOT_FINITE)
 
 
 @dataclass(frozen=True)

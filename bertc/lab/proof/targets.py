@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bertc import MissingInputError
+from bertc import DataError
 from bertc.lab.onnx.folder import INT8, NAME
-from bertc.lab.onnx.runtime import GraphSession, package
+from bertc.lab.onnx.runtime import GraphSession
 from bertc.lab.proof.command import command_answers
 from bertc.lab.proof.network import DTYPES, Call, Network, answers, batches_of, in_precision, opened
 from bertc.lab.proof.proof import POOLED, Answer, Proof
@@ -47,7 +48,7 @@ def onnx_call(graph: Path, proof: Proof) -> Call:
     session = GraphSession(graph)
     if unknown := [name for name in session.inputs if name not in proof.inputs]:
         known = ", ".join(proof.inputs)
-        raise MissingInputError(f"{graph} reads {unknown[0]}, the proof has {known}")
+        raise DataError(f"{graph} reads {unknown[0]}, and the proof has {known}")
     vector = next((stage.output for stage in proof.stages if stage.name == POOLED), POOLED)
     names = {"pooler_output": "pooled", "sentence_embedding": vector}
 
@@ -69,16 +70,16 @@ def by_shape(proof: Proof, logits: NDArray[Any] | None) -> dict[str, NDArray[Any
 
 def transformers_call(folder: Path, proof: Proof, precision: str) -> Call:
     """A network of transformers, by the class that its folder names."""
-    transformers = package("transformers")
+    transformers: Any = import_module("transformers")
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     config = json.loads((folder / CONFIG).read_bytes())
-    name = (config.get("architectures") or ["Model"])[0]
-    auto = next((a for a, c in config.get("auto_map", {}).items() if c.endswith(f".{name}")), "")
-    if auto:
+    name, classes = (config.get("architectures") or [""])[0], config.get("auto_map", {})
+    if classes:
         require_permission(f"the class {name} of {folder}", "unread")
-    loader = getattr(transformers, auto or name, transformers.AutoModel)
-    network = loader.from_pretrained(folder, trust_remote_code=bool(auto)).eval()
+    auto = next((auto for auto, known in classes.items() if known.endswith(f".{name}")), name)
+    loader = getattr(transformers, auto, transformers.AutoModel)
+    network = loader.from_pretrained(folder, trust_remote_code=bool(classes)).eval()
     network = network.to(DTYPES.get(precision, torch.float32))
     of_choices = name.endswith("MultipleChoice")
     states = [stage.output for stage in proof.stages if stage.of_states]
@@ -103,7 +104,9 @@ def transformers_call(folder: Path, proof: Proof, precision: str) -> Call:
 
 def transformers_ids(folder: Path, proof: Proof) -> Iterator[list[int]]:
     """The ids of all rows, by the tokenizer of a folder."""
-    tokenizer = package("transformers").AutoTokenizer.from_pretrained(folder)
+    # Permission to run its code was needed for the network.
+    loader = import_module("transformers").AutoTokenizer
+    tokenizer = loader.from_pretrained(folder, trust_remote_code=True)
     cut = {"truncation": True, "max_length": proof.longest} if proof.longest else {}
     for row in proof.rows:
         yield tokenizer(row.text, row.pair, **cut)["input_ids"]

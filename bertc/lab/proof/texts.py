@@ -53,7 +53,7 @@ def proof_rows(tokenizer: Tokenizer) -> list[Row]:
     rows = [row(what, text) for what, text in TEXTS.items()]
     masked = f"Paris is the {tokenizer.vocabulary.token(mask)} of France."
     rows += [row("mask", masked), row("pair", *PAIR)]
-    rows += [row("short, padded", "the dog", batch=BATCH)]
+    rows += [row("padded", "the dog", batch=BATCH)]
     rows += [row("longest", _long_text(tokenizer), batch=BATCH)]
     return [row for row in rows if row.ids]
 

@@ -2,19 +2,17 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import zip_longest
+from operator import itemgetter
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from bertc import DataError
+from bertc import BertcError, DataError
 from bertc.lab.proof.making import digest
-from bertc.lab.proof.proof import Answer, Proof, Stage, read_proof
+from bertc.lab.proof.proof import NOT_FINITE, Answer, Proof, Stage, read_proof
 from bertc.lab.proof.targets import target_answers
-from bertc.lab.proof.texts import Row
-from bertc.lab_api import Table, several
+from bertc.lab_api import Table, escaped, several
 
 TOKENS = "tokens"
 Precision = Literal["fp32", "bf16", "int8"]
@@ -38,7 +36,7 @@ class Compared:
     def __str__(self) -> str:
         if self.stage == TOKENS:
             size = "differ"
-        elif self.difference == np.inf:
+        elif self.difference >= NOT_FINITE:
             size = "is not finite"
         else:
             size = f"differs by {self.difference:.1e}"
@@ -85,63 +83,59 @@ class Verified:
 
 
 def verify(proof_path: Path, target: str, precision: Precision = "fp32") -> Verified:
-    """Compare what a target computes with a proof; a text with other tokens no further."""
-    proof = read_proof(proof_path)
-    given = [*target_answers(target, proof, precision)]
-    same = [answer.get(TOKENS, row.ids) for row, answer in zip(proof.rows, given, strict=True)]
-    read_alike = [[*ids] == [*row.ids] for row, ids in zip(proof.rows, same, strict=True)]
-    compared = [_tokens(proof.rows, given)] if any(TOKENS in answer for answer in given) else []
-    missing = [] if compared else [TOKENS]
-    tolerances = proof.tolerances[precision]
-    for stage in proof.stages:
-        has = [stage.name in answer for answer in given]
-        numbers = [n for n, alike in enumerate(read_alike) if alike and has[n]]
-        if numbers:
-            compared.append(_compared(proof, stage, numbers, given, tolerances[stage.name]))
-        elif not any(has):
-            missing.append(stage.name)
-    if not compared:
-        raise DataError(
-            f"{target} gives nothing that the proof has", help="docs/how-to/anywhere.md"
+    """Compare what a target computes with a proof."""
+    proof, files = read_proof(proof_path), Path(target)
+    try:
+        given = [*target_answers(target, proof, precision)]
+    except BertcError:
+        raise
+    except Exception as error:  # anything that a graph or a class of others raises
+        said = escaped(str(error).strip().partition("\n")[0])
+        raise DataError(f"{target} fails: {type(error).__name__}: {said}") from error
+    changed = [
+        f"{name} is another file than that of the proof"
+        for name, known in proof.about["files"].items()
+        if (files / name).is_file() and digest(files / name) != known
+    ]
+    return replace(compare(proof, given, precision), target=target, notes=(*changed,))
+
+
+def compare(proof: Proof, given: Sequence[Answer], precision: Precision = "fp32") -> Verified:
+    """Compare the answers to all rows with a proof, stage by stage."""
+    compared, missing = list[Compared](), list[str]()
+    for stage in (None, *proof.stages):
+        name = stage.name if stage else TOKENS
+        limit = proof.tolerances[precision][name] if stage else 0.0
+        places = [
+            (difference, number, position)
+            for number, answer in enumerate(given)
+            if name in answer
+            for difference, position in _differences(proof, stage, number, answer[name])
+        ]
+        if not places:
+            missing.append(name)
+            continue
+        largest, number, position = max(places, key=itemgetter(0))
+        rows = {number: proof.rows[number].what for _, number, _ in places}
+        beyond = {number: rows[number] for apart, number, _ in places if apart > limit}
+        compared.append(
+            Compared(name, len(rows), largest, limit, number + 1, position, (*beyond.values(),))
         )
-    return Verified(target, precision, (*compared,), (*missing,), (*_notes(proof, Path(target)),))
+    if not compared:
+        raise DataError("the target gives nothing of what the proof has")
+    return Verified("", precision, (*compared,), (*missing,), ())
 
 
-def _tokens(rows: Sequence[Row], given: Sequence[Answer]) -> Compared:
-    """The ids of all rows that have them, of which each counts as different or not."""
-    firsts = dict[int, int]()
-    has = [number for number, answer in enumerate(given) if TOKENS in answer]
-    for number in has:
-        ids, expected = [*given[number][TOKENS]], [*rows[number].ids]
-        if ids != expected:
-            alike = (a == b for a, b in zip(ids, expected, strict=False))
-            firsts[number] = next(
-                (n for n, same in enumerate(alike) if not same), min(len(ids), len(expected))
-            )
-    text, position = next(iter(firsts.items()), (0, 0))
-    beyond = tuple(rows[number].what for number in firsts)
-    return Compared(TOKENS, len(has), float(bool(firsts)), 0.0, text + 1, position, beyond)
-
-
-def _compared(
-    proof: Proof, stage: Stage, numbers: Sequence[int], given: Sequence[Answer], tolerance: float
-) -> Compared:
-    expected, differences = proof.vectors[stage.name], dict[int, NDArray[np.float64]]()
-    longest = stage.longest(expected)
-    for number in numbers:
-        vectors = stage.take(given[number][stage.name], proof.rows[number], f"text {number + 1}")
-        differences[number] = stage.differences(vectors, expected[number], longest)
-    worst = max(numbers, key=lambda number: differences[number].max())
-    row, of_row = proof.rows[worst], differences[worst]
-    position = row.positions[int(of_row.argmax())] if stage.of_tokens else None
-    beyond = tuple(proof.rows[n].what for n in numbers if differences[n].max() > tolerance)
-    return Compared(
-        stage.name, len(numbers), float(of_row.max()), tolerance, worst + 1, position, beyond
-    )
-
-
-def _notes(proof: Proof, folder: Path) -> Iterator[str]:
-    """Files of a folder that are others than those next to which the proof was written."""
-    for name, known in proof.about["files"].items():
-        if (folder / name).is_file() and digest(folder / name) != known:
-            yield f"{name} is another file than that of the proof"
+def _differences(
+    proof: Proof, stage: Stage | None, number: int, values: Any
+) -> Iterator[tuple[float, int | None]]:
+    """The differences of a row with their positions; of tokens, which have no stage, 1 or 0."""
+    row = proof.rows[number]
+    if stage is None:
+        pairs = zip_longest(values, row.ids)
+        yield from ((float(ids[0] != ids[1]), position) for position, ids in enumerate(pairs))
+        return
+    expected = proof.vectors[stage.name]
+    vectors = stage.take(values, row, f"answer {number + 1}")
+    apart = stage.differences(vectors, expected[number], stage.longest(expected))
+    yield from zip(apart.tolist(), row.positions if stage.of_tokens else [None], strict=True)
