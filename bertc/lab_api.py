@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from bertc.run.stepper import Stepper
     from bertc.tasks.layouts.survey import Survey, survey
     from bertc.use.graph import Graph, graph_of
-    from bertc.use.trained import Tokenizer
 
 PUBLIC = homes(
     {
@@ -66,18 +65,17 @@ PUBLIC = homes(
         "run.records.results": "Seen",
         "run.stepper": "Stepper",
         "use.graph": "Graph graph_of",
-        "use.trained": "Tokenizer",
     }
 )
 """The module of each of these names."""
 __all__ = [
     "AllowedValues", "Diagnostic", "Expected", "Graph", "Interval", "Manner", "Program",
-    "RunFolder", "Seen", "Space", "Stepper", "Survey", "Table", "Tokenizer", "ValueKind",
-    "changed", "device_named", "divide_by_temperatures", "escaped", "evaluate_heads",
-    "evaluate_run", "findings", "formatted", "graph_of", "loss_title", "model_weights",
-    "most_steps", "points", "programs", "quote", "remedies", "require_permission", "schema",
-    "settings_texts", "several", "shipped_specs", "shown_figures", "space", "spec_text",
-    "step_flops", "survey", "units", "weights_digest",
+    "RunFolder", "Seen", "Space", "Stepper", "Survey", "Table", "ValueKind", "changed",
+    "device_named", "divide_by_temperatures", "escaped", "evaluate_heads", "evaluate_run",
+    "findings", "formatted", "graph_of", "loss_title", "model_weights", "most_steps", "points",
+    "programs", "quote", "remedies", "require_permission", "schema", "settings_texts",
+    "several", "shipped_specs", "shown_figures", "space", "spec_text", "step_flops", "survey",
+    "units", "weights_digest",
 ]  # fmt: skip
 
 

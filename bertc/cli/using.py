@@ -143,8 +143,8 @@ def export_(
         refuse_others(context, "an adapter alone", ("to", "adapter"))
         say(export_adapter_with_card(run, to or Path()).summary())
     else:
-        of_files = ("proof",) if onnx or proof else ("revision",)
-        allowed = ("to", "onnx", "int8", "pooling", "code", *of_files)
+        alone = ["revision"] * (onnx is None and not proof)
+        allowed = ("to", "onnx", "int8", "pooling", "code", "proof", *alone)
         refuse_others(context, "a proof" if proof else "an export", allowed)
         for name, step in revisions(run, revision).items() if to else ():
             place = to / name if to and revision == "all" and step else to
@@ -154,13 +154,12 @@ def export_(
         from bertc.lab.onnx.folder import export_onnx
 
         say(export_onnx(run, onnx, int8=int8).summary())
-    if proof:
+    for folder in filter(None, (to, onnx) if proof else ()):
         from bertc.lab.proof.making import make_proof
 
-        for folder in filter(None, (to, onnx)):
-            for name, content in make_proof(run, folder, calibrated=folder == to).files().items():
-                replace(folder / name, content, elsewhere="name another folder")
-                say(f"{folder / name}: {len(content):,} bytes")
+        for name, content in make_proof(run, folder, calibrated=folder == to).files().items():
+            replace(folder / name, content, elsewhere="name another folder")
+            say(f"{folder / name}: {len(content):,} bytes")
 
 
 @app.command("verify")

@@ -29,37 +29,28 @@ _OF_TOKENS = ("batch", "length", "hidden")
 
 @dataclass(frozen=True)
 class Output:
-    """An output of a graph: its axes, and what the entries of the last one are called.
-
-    Vectors that are ``unit`` are used at length 1.
-    """
+    """An output of a graph: its axes, and what the entries of the last one are called."""
 
     name: str
     axes: tuple[str, ...]
     labels: tuple[str, ...] = ()
-    unit: bool = False
 
 
 class Graph(nn.Module):
     """The main network with heads, as a function of integer tensors (b, s).
 
     With tasks it computes their scores alone, and of the last layer no more than they read. Else
-    last hidden states, the pooled state, and the scores of ``heads``. With ``layers`` those after
-    the embeddings and after every other layer come first. ``cls`` is the place of [CLS] in a text.
+    last hidden states, the pooled state, and the scores of ``heads``. First come the states after
+    ``layers``, 0 for the embeddings, if any. ``cls`` is the place of [CLS] in a text.
     """
 
+    layers: tuple[int, ...] = ()
+
     def __init__(
-        self,
-        model: Model,
-        heads: tuple[Objective, ...],
-        cls: ClsPlace,
-        *,
-        states: bool,
-        layers: bool = False,
+        self, model: Model, heads: tuple[Objective, ...], cls: ClsPlace, *, states: bool
     ) -> None:
         super().__init__()
         self.model, self.heads, self.cls, self.states = model, heads, cls, states
-        self.layers = range(model.encoder.node.depth if layers else 0)
         body = model.encoder.node
         self.pooled = states and body.pooler and "pooler" not in model.untrained
         self.narrow = not (states or body.pooled.of_rows) and all(h.states.pooled for h in heads)
@@ -95,7 +86,7 @@ class Graph(nn.Module):
             input_ids, token_type_ids, attention_mask.bool(), language_ids=language_ids,
             output_positions=first_b1 if self.narrow else None,
         )  # fmt: skip
-        request = Wanted(states=(*self.layers,), decoded=self.decodes)
+        request = Wanted(states=self.layers, decoded=self.decodes)
         outputs = self.model.read_on(reading, request=request)
         states_bsh = outputs.last
         cls_b1h = states_bsh if self.narrow else gather_positions(states_bsh, first_b1)
@@ -156,7 +147,7 @@ def _output(term: Objective) -> Output:
                 return Output(term.title, ("batch", "length", "end"), ("start", "end"))
             case answer.Vector() as vector:
                 axes = ("batch", "length", "width") if vector.by_token else ("batch", "hidden")
-                return Output(term.title, axes, unit=isinstance(term, Embed) and term.normalise)
+                return Output(term.title, axes)
             case unreachable:
                 assert_never(unreachable)
     return Output(term.head_name, ("batch", "length", "token"))
@@ -167,17 +158,15 @@ def graph_of(
 ) -> Graph:
     """The graph of the last stage: its tasks, or states and, with ``heads``, scores of tokens.
 
-    With ``layers`` it has the states of all layers, and scores of those heads that it can say.
+    With ``layers`` it has the states of all of them, and scores of those heads that it can say.
     """
-    stage = model.resolved.stages[-1]
-    if stage.tasks:
-        tasks = stage.tasks
-        if layers:
-            tasks = tuple(task for task in tasks if not first_of(_obstacles_of(task, model)))
-        return Graph(model.eval(), tasks, cls, states=layers, layers=layers)
     terms = [t for t in token_terms(model.resolved) if t.head_name not in model.untrained]
-    results = {term.head_name: term for term in terms} if heads else {}
-    return Graph(model.eval(), (*results.values(),), cls, states=True, layers=layers)
+    results = [*{term.head_name: term for term in terms}.values()] if heads else []
+    if tasks := model.resolved.stages[-1].tasks:
+        results = [t for t in tasks if not (layers and first_of(_obstacles_of(t, model)))]
+    graph = Graph(model.eval(), (*results,), cls, states=layers or not tasks)
+    graph.layers = tuple(range(model.encoder.node.depth)) if layers else ()
+    return graph
 
 
 def token_terms(resolved: Resolved) -> Iterator[Objective]:

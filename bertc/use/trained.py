@@ -104,10 +104,9 @@ class Trained(Model):
     def graph(self, *, layers: bool = False) -> Graph:
         """The forward pass as a module with plain tensors in and out, for other runtimes.
 
-        With ``layers`` it gives the states of all of them, to compare others with it.
-
         Raises:
-            DataError: if no graph for rows of any length can say it; names the setting.
+            DataError: if no graph for rows of any length can say it; names the setting. With
+                ``layers``, for the states of all of them, it says no more than bertc reads.
         """
         graph = graph_of(self, place_of_cls(self.tokenizer.vocabulary), layers=layers)
         if not layers:

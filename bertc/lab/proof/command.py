@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from bertc import DataError, MissingInputError
-from bertc.lab.proof.proof import EMBEDDINGS, POOLED, Answer, Proof
-from bertc.lab.proof.texts import Row
+from bertc.lab.proof.proof import EMBEDDINGS, POOLED, Answer, Proof, Row
 from bertc.lab_api import escaped, several
 
 SHOWN = 80

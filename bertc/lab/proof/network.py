@@ -1,7 +1,6 @@
 """Rows as the inputs of a network, and bertc's own networks in several precisions."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,12 @@ import torch
 from numpy.typing import NDArray
 
 from bertc import Trained, load
-from bertc.lab.proof.proof import Answer, Stage
-from bertc.lab.proof.texts import Row
+from bertc.lab.proof.proof import Answer, Row, Stage
 from bertc.lab_api import divide_by_temperatures
 
 DTYPES = {"bf16": torch.bfloat16, "fp64": torch.float64}
-Call = Callable[[dict[str, NDArray[np.int64]]], Mapping[str, NDArray[Any]]]
+Arrays = dict[str, NDArray[Any]]
+Call = Callable[[Arrays], Arrays]
 """A network: inputs (rows, tokens) to outputs by their names in a graph."""
 
 
@@ -46,36 +45,29 @@ class Network:
         self.graph = model.graph(layers=True)
 
     @torch.no_grad()
-    def __call__(self, inputs: dict[str, NDArray[np.int64]]) -> Mapping[str, NDArray[Any]]:
+    def __call__(self, inputs: Arrays) -> Arrays:
         """Its outputs by name."""
         results = self.graph(**{name: torch.from_numpy(inputs[name]) for name in self.graph.inputs})
         names = (output.name for output in self.graph.outputs)
         return dict(zip(names, (result.numpy() for result in results), strict=True))
 
 
-def answers(
-    call: Call, batches: Iterable[Sequence[Row]], inputs: Mapping[str, int], stages: Sequence[Stage]
-) -> Iterator[Answer]:
-    """The vectors of every row that a network gives, by stage."""
+def outputs_of(
+    call: Call, batches: Iterable[Sequence[Row]], inputs: Mapping[str, int]
+) -> Iterator[Arrays]:
+    """The outputs of every row; ``inputs`` are those of the network, with values of padding."""
     for rows in batches:
-        outputs = call(padded(rows, inputs))
+        shape = len(rows), max(len(row.ids) for row in rows)
+        arrays = {name: np.full(shape, fill) for name, fill in inputs.items()}
         for number, row in enumerate(rows):
-            given = {s: outputs[s.output][number] for s in stages if s.output in outputs}
-            yield {s.name: x[[*row.positions]] if s.of_tokens else x for s, x in given.items()}
+            known = {"input_ids": row.ids, "token_type_ids": row.segments, "attention_mask": 1}
+            for name in arrays.keys() & known:
+                arrays[name][number, : len(row.ids)] = known[name]
+        outputs = call(arrays)
+        yield from ({n: x[number] for n, x in outputs.items()} for number in range(len(rows)))
 
 
-def batches_of(rows: Sequence[Row]) -> list[list[Row]]:
-    """Rows of one batch together, others alone."""
-    numbered = groupby(enumerate(rows), lambda pair: pair[1].batch or -pair[0])
-    return [[row for _, row in part] for _, part in numbered]
-
-
-def padded(rows: Sequence[Row], inputs: Mapping[str, int]) -> dict[str, NDArray[np.int64]]:
-    """Inputs (rows, tokens) by name, padded at the end."""
-    shape = len(rows), max(len(row.ids) for row in rows)
-    arrays = {name: np.full(shape, fill) for name, fill in inputs.items()}
-    for number, row in enumerate(rows):
-        known = {"input_ids": row.ids, "token_type_ids": row.segments, "attention_mask": 1}
-        for name in arrays.keys() & known:
-            arrays[name][number, : len(row.ids)] = known[name]
-    return arrays
+def by_stage(outputs: Arrays, stages: Iterable[Stage], row: Row) -> Answer:
+    """The outputs of a row as an answer: those of tokens at its positions."""
+    known_stages = {stage: outputs[stage.output] for stage in stages if stage.output in outputs}
+    return {s.name: x[[*row.positions]] if s.of_tokens else x for s, x in known_stages.items()}

@@ -1,32 +1,38 @@
 """Targets of a verification: runs, folders of transformers, ONNX graphs, commands."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib import import_module
+from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from bertc import DataError
 from bertc.lab.onnx.folder import INT8, NAME
 from bertc.lab.onnx.runtime import GraphSession
 from bertc.lab.proof.command import command_answers
-from bertc.lab.proof.network import DTYPES, Call, Network, answers, batches_of, in_precision, opened
-from bertc.lab.proof.proof import POOLED, Answer, Proof
+from bertc.lab.proof.network import (
+    DTYPES,
+    Arrays,
+    Call,
+    Network,
+    by_stage,
+    in_precision,
+    opened,
+    outputs_of,
+)
+from bertc.lab.proof.proof import POOLED, TOKENS, Answer, Proof
 from bertc.lab_api import require_permission
 
 CONFIG = "config.json"
-Arrays = dict[str, NDArray[np.int64]]
 
 
 def target_answers(target: str, proof: Proof, precision: str) -> Iterator[Answer]:
-    """What a target computes of the rows of a proof, row by row."""
-    path = Path(target)
+    """The answers of a target to all rows of a proof."""
+    path, tokens = Path(target), iter(list[list[int]]())
     graph = path / (INT8 if precision == "int8" else NAME) if path.is_dir() else path
-    tokens: Iterator[list[int]] | None = None
     if graph.suffix == ".onnx" and graph.is_file():
         call = onnx_call(graph, proof)
     elif (path / CONFIG).is_file():
@@ -35,12 +41,15 @@ def target_answers(target: str, proof: Proof, precision: str) -> Iterator[Answer
         model = opened(path, calibrated=bool(proof.about["calibrated"]))
         call = Network(in_precision(model, precision))
         read = (model.tokenizer(r.text if r.pair is None else (r.text, r.pair)) for r in proof.rows)
-        tokens = (ids["token_ids"][0].tolist() for ids in read)
+        tokens = (row["token_ids"][0].tolist() for row in read)
     else:
         yield from command_answers(target, proof)
         return
-    for answer in answers(call, batches_of(proof.rows), proof.inputs, proof.stages):
-        yield {**answer, "tokens": next(tokens)} if tokens else answer
+    numbered = groupby(enumerate(proof.rows), lambda pair: pair[1].batch or -pair[0])
+    batches = [[row for _, row in together] for _, together in numbered]
+    outputs = outputs_of(call, batches, proof.inputs)
+    for row, results, ids in zip_longest(proof.rows, outputs, tokens):
+        yield by_stage(results, proof.stages, row) | ({} if ids is None else {TOKENS: ids})
 
 
 def onnx_call(graph: Path, proof: Proof) -> Call:
@@ -52,18 +61,16 @@ def onnx_call(graph: Path, proof: Proof) -> Call:
     vector = next((stage.output for stage in proof.stages if stage.name == POOLED), POOLED)
     names = {"pooler_output": "pooled", "sentence_embedding": vector}
 
-    def call(inputs: Arrays) -> Mapping[str, NDArray[Any]]:
+    def call(inputs: Arrays) -> Arrays:
         outputs = {names.get(name, name): x for name, x in session(inputs).items()}
-        return outputs | by_shape(proof, outputs.pop("logits", None))
+        return outputs | by_shape(proof, outputs.get("logits"))
 
     return call
 
 
-def by_shape(proof: Proof, logits: NDArray[Any] | None) -> dict[str, NDArray[Any]]:
+def by_shape(proof: Proof, logits: Any) -> Arrays:
     """Scores without a name as those of the head that has as many of a text, or of each token."""
-    if logits is None:
-        return {}
-    shape = logits.ndim > 2, logits.shape[-1]
+    shape = () if logits is None else (logits.ndim > 2, logits.shape[-1])
     fits = (s.output for s in proof.scores if (s.of_tokens, s.width) == shape)
     return {name: logits for name in [*fits][:1]}
 
@@ -85,7 +92,7 @@ def transformers_call(folder: Path, proof: Proof, precision: str) -> Call:
     states = [stage.output for stage in proof.stages if stage.of_states]
 
     @torch.no_grad()
-    def call(inputs: Arrays) -> Mapping[str, NDArray[Any]]:
+    def call(inputs: Arrays) -> Arrays:
         read = {n: torch.from_numpy(x) for n, x in inputs.items() if n != "language_ids"}
         if of_choices:
             read = {name: x[:, None] for name, x in read.items()}
@@ -96,8 +103,8 @@ def transformers_call(folder: Path, proof: Proof, precision: str) -> Call:
         logits = outputs.get("logits", outputs.get("prediction_logits"))
         if "start_logits" in outputs:
             logits = torch.stack([outputs.start_logits, outputs.end_logits], -1)
-        arrays = {n: x.float().numpy() for n, x in results.items()}
-        return arrays | by_shape(proof, None if logits is None else logits.float().numpy())
+        every = results | by_shape(proof, logits)
+        return {name: output.float().numpy() for name, output in every.items()}
 
     return call
 

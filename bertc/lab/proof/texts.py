@@ -1,14 +1,12 @@
 """Texts that show the usual mistakes of ports, as a network reads them."""
 
-from dataclasses import dataclass
-
-from bertc.lab_api import Tokenizer
+from bertc import Trained
+from bertc.lab.proof.proof import Row
 
 LONGEST = 512
 """Tokens of the longest row at least; where a network has room for fewer, a longer text is cut."""
 WORDS = 64
 """Tokens of the vocabulary in the longest row, evenly spaced."""
-BATCH = 1
 PLAIN = "The quick brown fox jumps over 13 lazy dogs, doesn't it?"
 TEXTS = {
     "empty": "",
@@ -19,52 +17,38 @@ TEXTS = {
     "scripts": "Привет, мир! שָׁלוֹם مَرْحَبًا हिन्दी ไทย",
     "CJK": "東京は日本の首都です。我爱北京，서울도!",
     "emoji": "😀 ok 👩\u200d👩\u200d👧 🇫🇷 ❤\ufe0f",
+    "mask": "Paris is the {mask} of France.",
+    "pair": ("Is the sky blue?", "Yes, it is: on most days, at least."),
+    "padded": "the dog",
+    "longest": "",
 }
-"""Of them ports get wrong: rows without words, normalisation, characters beyond one word."""
-PAIR = ("Is the sky blue?", "Yes, it is: on most days, at least.")
+"""The last two are read in one batch."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """A text or a pair as the network reads it, and the positions whose states are compared.
-
-    Rows of one ``batch`` are read together, the shorter ones padded.
-    """
-
-    what: str
-    text: str
-    ids: tuple[int, ...]
-    segments: tuple[int, ...]
-    positions: tuple[int, ...]
-    pair: str | None = None
-    batch: int | None = None
-
-
-def proof_rows(tokenizer: Tokenizer) -> list[Row]:
+def proof_rows(model: Trained) -> tuple[Row, ...]:
     """The rows that a network is compared on; those without a token are left out."""
-    mask = tokenizer.vocabulary.mask
-
-    def row(what: str, text: str, pair: str | None = None, batch: int | None = None) -> Row:
-        read = tokenizer(text if pair is None else (text, pair))
+    vocabulary, rows = model.tokenizer.vocabulary, list[Row]()
+    spelled, long = vocabulary.token(vocabulary.mask), _long_text(model)
+    for what, texts in TEXTS.items():
+        text, pair = (texts, None) if isinstance(texts, str) else texts
+        text = long if what == "longest" else text.replace("{mask}", spelled)
+        read = model.tokenizer(text if pair is None else (text, pair))
         ids, segments = (read[name][0].tolist() for name in ("token_ids", "segment_ids"))
-        places = {0, len(ids) // 2, len(ids) - 1} | ({ids.index(mask)} if mask in ids else set())
-        return Row(what, text, (*ids,), (*segments,), (*sorted(places),), pair, batch)
-
-    rows = [row(what, text) for what, text in TEXTS.items()]
-    masked = f"Paris is the {tokenizer.vocabulary.token(mask)} of France."
-    rows += [row("mask", masked), row("pair", *PAIR)]
-    rows += [row("padded", "the dog", batch=BATCH)]
-    rows += [row("longest", _long_text(tokenizer), batch=BATCH)]
-    return [row for row in rows if row.ids]
+        masks = [ids.index(vocabulary.mask)] if vocabulary.mask in ids else []
+        places = sorted({0, len(ids) // 2, len(ids) - 1, *masks})
+        batch = 1 if what in ("padded", "longest") else None
+        known = {"what": what, "text": text, "pair": pair, "batch": batch}
+        rows.append(Row(**known, ids=ids, segments=segments, positions=places))
+    return tuple(row for row in rows if row.ids)
 
 
-def _long_text(tokenizer: Tokenizer) -> str:
+def _long_text(model: Trained) -> str:
     """A text of ``LONGEST`` tokens and some more, or of more than the network has room for."""
-    vocabulary, most = tokenizer.vocabulary, min(LONGEST, tokenizer.longest)
+    tokenizer, vocabulary = model.tokenizer, model.tokenizer.vocabulary
     known = [number for number in range(vocabulary.size) if not vocabulary.special[number]]
     drawn = known[:: max(1, len(known) // WORDS)]
     sentence = " ".join([PLAIN, *(vocabulary.tokenizer.decode([number]) for number in drawn)])
-    text = sentence
+    most, text = min(LONGEST, tokenizer.longest), sentence
     for _ in range(LONGEST):  # a sentence may have no token
         if len(tokenizer(text)["token_ids"][0]) >= most:
             break

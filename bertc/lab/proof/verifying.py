@@ -10,23 +10,22 @@ from typing import Any, Literal
 
 from bertc import BertcError, DataError
 from bertc.lab.proof.making import digest
-from bertc.lab.proof.proof import NOT_FINITE, Answer, Proof, Stage, read_proof
+from bertc.lab.proof.proof import NOT_FINITE, TOKENS, Answer, Proof, Stage, read_proof
 from bertc.lab.proof.targets import target_answers
 from bertc.lab_api import Table, escaped, several
 
-TOKENS = "tokens"
 Precision = Literal["fp32", "bf16", "int8"]
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A stage of all rows that have it: the largest difference, its place, where it is too large.
+    """A stage: the largest difference, its place, and the texts in which it is too large.
 
-    ``rows`` is their number; ``text`` is counted from 1, ``position`` from 0, None: of a text.
+    ``texts`` are those that have it; ``text`` is counted from 1, ``position`` from 0.
     """
 
     stage: str
-    rows: int
+    texts: int
     difference: float
     tolerance: float
     text: int
@@ -34,15 +33,13 @@ class Compared:
     beyond: tuple[str, ...]
 
     def __str__(self) -> str:
-        if self.stage == TOKENS:
-            size = "differ"
-        elif self.difference >= NOT_FINITE:
-            size = "is not finite"
-        else:
-            size = f"differs by {self.difference:.1e}"
+        size = f"differs by {self.difference:.1e}"
+        size = "is not finite" if self.difference >= NOT_FINITE else size
+        limit = f" (tolerance {self.tolerance:.1e})" if self.tolerance else ""
         place = "" if self.position is None else f", position {self.position}"
-        limit = "" if self.stage == TOKENS else f" (tolerance {self.tolerance:.1e})"
-        return f"{self.stage}: {size} at text {self.text}{place}{limit}: what differs begins here"
+        where = f"{'differs' if self.stage == TOKENS else size} at text {self.text}{place}{limit}"
+        among = f"{len(self.beyond)} of {several(self.texts, 'text')}: {', '.join(self.beyond)}"
+        return f"{self.stage}: {where}: what differs begins here\nit differs in {among}"
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,7 @@ class Verified:
     precision: str
     stages: tuple[Compared, ...]
     missing: tuple[str, ...]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def first(self) -> Compared | None:
@@ -62,23 +59,16 @@ class Verified:
 
     def as_json(self) -> str:
         """The comparison as one JSON object."""
-        agrees = {"agrees": self.first is None}
-        return json.dumps({"schema": 1, **agrees, **asdict(self)}, indent=1, ensure_ascii=False)
+        return json.dumps({"schema": 1, "agrees": self.first is None, **asdict(self)}, indent=1)
 
     def as_table(self) -> str:
         """A row a stage, and the first place where they part."""
-        notes = [f"note: {note}" for note in self.notes]
-        if self.missing:
-            notes.append(f"not compared, as the target has none: {', '.join(self.missing)}")
-        if self.first:
-            beyond = self.first.beyond
-            among = f"{len(beyond)} of {several(self.first.rows, 'text')}"
-            notes += [str(self.first), f"it differs in {among}: {', '.join(beyond)}"]
-        else:
-            notes.append(f"agrees in {several(len(self.stages), 'stage')}")
-        rows = [(s.stage, s.difference, s.tolerance, s.rows) for s in self.stages]
+        lacks = f"not compared, as the target has none: {', '.join(self.missing)}"
+        ends = str(self.first or f"agrees in {several(len(self.stages), 'stage')}")
+        rows = [(s.stage, s.difference, s.tolerance, s.texts) for s in self.stages]
         head = ("stage", "largest difference", "tolerance", "texts")
         units = (str, "{:.1e}".format, "{:.1e}".format, str)
+        notes = (*self.notes, *[lacks] * bool(self.missing), ends)
         return str(Table(head, rows, f"{self.target}, {self.precision}", notes, units))
 
 
@@ -86,44 +76,43 @@ def verify(proof_path: Path, target: str, precision: Precision = "fp32") -> Veri
     """Compare what a target computes with a proof."""
     proof, files = read_proof(proof_path), Path(target)
     try:
-        given = [*target_answers(target, proof, precision)]
+        answers = [*target_answers(target, proof, precision)]
     except BertcError:
         raise
     except Exception as error:  # anything that a graph or a class of others raises
         said = escaped(str(error).strip().partition("\n")[0])
         raise DataError(f"{target} fails: {type(error).__name__}: {said}") from error
-    changed = [
-        f"{name} is another file than that of the proof"
+    others = [
+        f"note: {name} is another file than that of the proof"
         for name, known in proof.about["files"].items()
         if (files / name).is_file() and digest(files / name) != known
     ]
-    return replace(compare(proof, given, precision), target=target, notes=(*changed,))
+    return replace(compare(proof, answers, precision), target=target, notes=(*others,))
 
 
-def compare(proof: Proof, given: Sequence[Answer], precision: Precision = "fp32") -> Verified:
+def compare(proof: Proof, answers: Sequence[Answer], precision: Precision = "fp32") -> Verified:
     """Compare the answers to all rows with a proof, stage by stage."""
-    compared, missing = list[Compared](), list[str]()
-    for stage in (None, *proof.stages):
-        name = stage.name if stage else TOKENS
-        limit = proof.tolerances[precision][name] if stage else 0.0
+    compared, missing, tolerances = list[Compared](), list[str](), proof.tolerances[precision]
+    stages = {TOKENS: None, **{stage.name: stage for stage in proof.stages}}
+    for name, stage in stages.items():
         places = [
             (difference, number, position)
-            for number, answer in enumerate(given)
+            for number, answer in enumerate(answers)
             if name in answer
             for difference, position in _differences(proof, stage, number, answer[name])
         ]
         if not places:
             missing.append(name)
             continue
-        largest, number, position = max(places, key=itemgetter(0))
-        rows = {number: proof.rows[number].what for _, number, _ in places}
-        beyond = {number: rows[number] for apart, number, _ in places if apart > limit}
+        limit, (largest, number, position) = tolerances.get(name, 0), max(places, key=itemgetter(0))
+        texts = {number for _, number, _ in places}
+        beyond = dict.fromkeys(proof.rows[n].what for apart, n, _ in places if apart > limit)
         compared.append(
-            Compared(name, len(rows), largest, limit, number + 1, position, (*beyond.values(),))
+            Compared(name, len(texts), largest, limit, number + 1, position, (*beyond,))
         )
     if not compared:
         raise DataError("the target gives nothing of what the proof has")
-    return Verified("", precision, (*compared,), (*missing,), ())
+    return Verified("", precision, (*compared,), (*missing,))
 
 
 def _differences(
@@ -135,7 +124,6 @@ def _differences(
         pairs = zip_longest(values, row.ids)
         yield from ((float(ids[0] != ids[1]), position) for position, ids in enumerate(pairs))
         return
-    expected = proof.vectors[stage.name]
-    vectors = stage.take(values, row, f"answer {number + 1}")
-    apart = stage.differences(vectors, expected[number], stage.longest(expected))
-    yield from zip(apart.tolist(), row.positions if stage.of_tokens else [None], strict=True)
+    vectors = stage.take(values, row, number + 1)
+    apart = stage.differences(vectors, number, proof.vectors[stage.name])
+    yield from zip(apart, row.positions if stage.of_tokens else [None], strict=True)
