@@ -8,6 +8,7 @@ from bertc import homes
 if TYPE_CHECKING:
     from bertc.api import findings, formatted, points, programs
     from bertc.base.diagnostics import Diagnostic, Table, escaped, several
+    from bertc.base.own_code import require_permission
     from bertc.base.storage.paths import shipped_specs
     from bertc.check.compiling import most_steps
     from bertc.cost import units
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from bertc.run.evaluation.evaluate import evaluate_heads, evaluate_run
     from bertc.run.evaluation.manner import Manner
     from bertc.run.models.loading import weights_digest
+    from bertc.run.records.calibration import divide_by_temperatures
     from bertc.run.records.changes import changed, settings_texts
     from bertc.run.records.folder import RunFolder
     from bertc.run.records.results import Seen
@@ -37,6 +39,7 @@ PUBLIC = homes(
     {
         "api": "findings formatted points programs",
         "base.diagnostics": "Diagnostic Table escaped several",
+        "base.own_code": "require_permission",
         "base.storage.paths": "shipped_specs",
         "check.compiling": "most_steps",
         "cost": "units",
@@ -56,6 +59,7 @@ PUBLIC = homes(
         "run.evaluation.evaluate": "evaluate_heads evaluate_run",
         "run.evaluation.manner": "Manner",
         "run.models.loading": "weights_digest",
+        "run.records.calibration": "divide_by_temperatures",
         "run.records.changes": "changed settings_texts",
         "run.records.folder": "RunFolder",
         "run.records.results": "Seen",
@@ -67,10 +71,11 @@ PUBLIC = homes(
 __all__ = [
     "AllowedValues", "Diagnostic", "Expected", "Graph", "Interval", "Manner", "Program",
     "RunFolder", "Seen", "Space", "Stepper", "Survey", "Table", "ValueKind", "changed",
-    "device_named", "escaped", "evaluate_heads", "evaluate_run", "findings", "formatted",
-    "graph_of", "loss_title", "model_weights", "most_steps", "points", "programs", "quote",
-    "remedies", "schema", "settings_texts", "several", "shipped_specs", "shown_figures",
-    "space", "spec_text", "step_flops", "survey", "units", "weights_digest",
+    "device_named", "divide_by_temperatures", "escaped", "evaluate_heads", "evaluate_run",
+    "findings", "formatted", "graph_of", "loss_title", "model_weights", "most_steps", "points",
+    "programs", "quote", "remedies", "require_permission", "schema", "settings_texts",
+    "several", "shipped_specs", "shown_figures", "space", "spec_text", "step_flops", "survey",
+    "units", "weights_digest",
 ]  # fmt: skip
 
 

@@ -30,8 +30,9 @@ GROUPS = {
     "spec_text shipped_specs schema quote space",
     "Costs": "step_flops most_steps device_named units",
     "Steps and text": "survey Stepper",
-    "Runs": "RunFolder weights_digest shown_figures loss_title settings_texts changed",
-    "Networks": "graph_of evaluate_run evaluate_heads",
+    "Runs": "RunFolder weights_digest shown_figures loss_title settings_texts changed "
+    "divide_by_temperatures",
+    "Networks": "graph_of evaluate_run evaluate_heads require_permission",
     "Tables": "Table escaped several",
 }
 """Functions, and classes that are called, by title."""

@@ -63,12 +63,14 @@ with stepper.open() as step, stepper.turn():
     step()
 
 # %% Runs
+from functools import partial
 from pathlib import Path
 
 folder, second = lab_api.RunFolder(Path("runs/0")), lab_api.RunFolder(Path("runs/1"))
 resolved, lines = folder.read_resolved(), folder.read_metrics()
 print(lab_api.settings_texts(resolved), lab_api.changed(resolved, second.read_resolved()))
 print(lab_api.weights_digest(folder.path) == lab_api.weights_digest(second.path))
+weights, notes = lab_api.divide_by_temperatures(folder.path, resolved, trained.state_dict())
 for line in lines:
     print(line["kind"], line["step"], lab_api.shown_figures(line["losses"]), line["losses"])
 for seen in folder.evaluations(resolved, lines):
@@ -78,6 +80,7 @@ for seen in folder.evaluations(resolved, lines):
 outputs = lab_api.graph_of(trained).outputs  # as other runtimes compute them
 print(lab_api.evaluate_run(folder.path, lab_api.Manner(examples=8)).evaluation)
 complete, without = lab_api.evaluate_heads(folder.path)
+own_code = partial(lab_api.require_permission, "own.py:Body")  # of a source, without --own
 
 # %% Tables
 print(lab_api.Table(("head", "change"), [("0.1", 0.25)], units=(str, "{:.1%}".format)))

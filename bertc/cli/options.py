@@ -31,7 +31,7 @@ HELP_GROUPS = {
         "eval": "using", "glue": "reproducing", "fill": "using", "predict": "using",
         "embed": "using",
     },
-    "Exchange": {"import": "using", "export": "using"},
+    "Exchange": {"import": "using", "export": "using", "verify": "using"},
     "Lab": {
         "reproduce": "reproducing", "sweep": "reproducing", "forecast": "reproducing",
         "report": "following", "inspect": "following", "bench": "benching",

@@ -6,6 +6,7 @@ from typing import Literal
 import typer
 
 from bertc.base.diagnostics import UsageError
+from bertc.base.storage.durable import replace
 from bertc.cli.options import JsonOption, RunArgument, app, argument, option, refuse_others, say
 
 
@@ -123,6 +124,7 @@ def export_(
     pooling: str = option("", "with --to: for sentence-transformers too, by mean, cls or max"),
     code: bool = option(False, "with --to: with its own classes", "--code"),
     adapter: bool = option(False, "with --to: peft's layout", "--adapter"),
+    proof: bool = option(False, "with vectors that bertc verify compares others with", "--proof"),
     revision: str = option(
         "main",
         "step-1000 or chck_1M: the weights after that step or those words; all: main and those of "
@@ -141,8 +143,9 @@ def export_(
         refuse_others(context, "an adapter alone", ("to", "adapter"))
         say(export_adapter_with_card(run, to or Path()).summary())
     else:
-        allowed = ("to", "onnx", "int8", "pooling", "code", *["revision"] * (onnx is None))
-        refuse_others(context, "an export", allowed)
+        alone = ["revision"] * (onnx is None and not proof)
+        allowed = ("to", "onnx", "int8", "pooling", "code", "proof", *alone)
+        refuse_others(context, "a proof" if proof else "an export", allowed)
         for name, step in revisions(run, revision).items() if to else ():
             place = to / name if to and revision == "all" and step else to
             if place:
@@ -151,6 +154,30 @@ def export_(
         from bertc.lab.onnx.folder import export_onnx
 
         say(export_onnx(run, onnx, int8=int8).summary())
+    for folder in filter(None, (to, onnx) if proof else ()):
+        from bertc.lab.proof.making import make_proof
+
+        for name, content in make_proof(run, folder, calibrated=folder == to).files().items():
+            replace(folder / name, content, elsewhere="name another folder")
+            say(f"{folder / name}: {len(content):,} bytes")
+
+
+@app.command("verify")
+def verify_(
+    proof: Path = argument(..., "the folder of an export with --proof, or its proof.json"),
+    target: str = argument(..., "a run, a folder of transformers or ONNX, or 'a command'"),
+    precision: Literal["fp32", "bf16", "int8"] = option("fp32", "whose tolerance is taken"),
+    json: JsonOption = False,
+) -> None:
+    """Compare what another program computes with a proof, and name the first layer that differs.
+
+    A command reads requests and writes answers, JSON objects a line: docs/how-to/anywhere.md.
+    """
+    from bertc.lab.proof.verifying import verify
+
+    report = verify(proof, target, precision)
+    say(report.as_json() if json else report.as_table())
+    raise typer.Exit(report.first is not None)
 
 
 @app.command("import")

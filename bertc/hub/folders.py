@@ -32,7 +32,7 @@ SIGNS = ("config.json", "resolved.json", "onnx.json", "adapter_config.json")
 EXPORTED = SENTENCE_FILES | {
     "README.md", "config.json", "model.safetensors", "bertc_heads.safetensors",
     "resolved.json", "note.txt", "onnx.json", "model.onnx", "model.int8.onnx",
-    "adapter_config.json", "adapter_model.safetensors",
+    "adapter_config.json", "adapter_model.safetensors", "proof.json", "proof.safetensors",
 }  # fmt: skip
 """Files of an earlier export that a new one may drop."""
 MAX_JSON_BYTES = 16 * 2**20

@@ -14,7 +14,7 @@ from bertc.base.diagnostics import DataError
 from bertc.hub.families.config import ClsPlace
 from bertc.hub.families.family import Obstacle, first_of
 from bertc.hub.leaving.target import beyond_last
-from bertc.ir.learning import Embed, Objective, Task, answer
+from bertc.ir.learning import AnyTask, Embed, Objective, Task, answer
 from bertc.ir.network.body_node import Wanted
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program import MAIN, Resolved
@@ -24,6 +24,7 @@ from bertc.learn.objectives.softmax.similarities import pooled
 from bertc.model import EncoderInputs, Model, TokenHead, gather_positions
 
 LAST_STATE, POOLED_STATE = "last_hidden_state", "pooled"
+_OF_TOKENS = ("batch", "length", "hidden")
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,11 @@ class Graph(nn.Module):
     """The main network with heads, as a function of integer tensors (b, s).
 
     With tasks it computes their scores alone, and of the last layer no more than they read. Else
-    last hidden states, the pooled state, and the scores of ``heads``. ``cls`` is the place of
-    [CLS] in a text.
+    last hidden states, the pooled state, and the scores of ``heads``. First come the states after
+    ``layers``, 0 for the embeddings, if any. ``cls`` is the place of [CLS] in a text.
     """
+
+    layers: tuple[int, ...] = ()
 
     def __init__(
         self, model: Model, heads: tuple[Objective, ...], cls: ClsPlace, *, states: bool
@@ -63,10 +66,10 @@ class Graph(nn.Module):
     @property
     def outputs(self) -> tuple[Output, ...]:
         """The outputs, in order."""
-        hidden = Output(LAST_STATE, ("batch", "length", "hidden"))
-        pooled = Output(POOLED_STATE, ("batch", "hidden"))
-        first = ((hidden,) if self.states else ()) + ((pooled,) if self.pooled else ())
-        return (*first, *map(_output, self.heads))
+        below = [f"layer {number}" if number else "embeddings" for number in self.layers]
+        states = [Output(name, _OF_TOKENS) for name in (*below, *[LAST_STATE] * self.states)]
+        pooled = (Output(POOLED_STATE, ("batch", "hidden")),) * self.pooled
+        return (*states, *pooled, *map(_output, self.heads))
 
     def forward(
         self,
@@ -83,10 +86,12 @@ class Graph(nn.Module):
             input_ids, token_type_ids, attention_mask.bool(), language_ids=language_ids,
             output_positions=first_b1 if self.narrow else None,
         )  # fmt: skip
-        outputs = self.model.read_on(reading, request=Wanted(decoded=self.decodes))
+        request = Wanted(states=self.layers, decoded=self.decodes)
+        outputs = self.model.read_on(reading, request=request)
         states_bsh = outputs.last
         cls_b1h = states_bsh if self.narrow else gather_positions(states_bsh, first_b1)
-        results = [states_bsh.float()] if self.states else []
+        results = [(outputs.by_layer or {})[number].float() for number in self.layers]
+        results += [states_bsh.float()] * self.states
         if self.pooled:
             network = self.model.encoder
             pooled_bsh = states_bsh if network.node.pooled.of_rows else cls_b1h
@@ -148,14 +153,20 @@ def _output(term: Objective) -> Output:
     return Output(term.head_name, ("batch", "length", "token"))
 
 
-def graph_of(model: Model, cls: ClsPlace = "first", *, heads: bool = True) -> Graph:
-    """The graph of the last stage: its tasks, or states and, with ``heads``, scores of tokens."""
-    stage = model.resolved.stages[-1]
-    if stage.tasks:
-        return Graph(model.eval(), stage.tasks, cls, states=False)
+def graph_of(
+    model: Model, cls: ClsPlace = "first", *, heads: bool = True, layers: bool = False
+) -> Graph:
+    """The graph of the last stage: its tasks, or states and, with ``heads``, scores of tokens.
+
+    With ``layers`` it has the states of all of them, and scores of those heads that it can say.
+    """
     terms = [t for t in token_terms(model.resolved) if t.head_name not in model.untrained]
-    results = {term.head_name: term for term in terms} if heads else {}
-    return Graph(model.eval(), (*results.values(),), cls, states=True)
+    results = [*{term.head_name: term for term in terms}.values()] if heads else []
+    if tasks := model.resolved.stages[-1].tasks:
+        results = [t for t in tasks if not (layers and first_of(_obstacles_of(t, model)))]
+    graph = Graph(model.eval(), (*results,), cls, states=layers or not tasks)
+    graph.layers = tuple(range(model.encoder.node.depth)) if layers else ()
+    return graph
 
 
 def token_terms(resolved: Resolved) -> Iterator[Objective]:
@@ -179,10 +190,14 @@ def _obstacles(model: Model) -> Iterator[Obstacle]:
         why = "its steps depend on the length of a row, and an ONNX graph has the same for all"
         yield Obstacle(f"attention={attention.kind}", why, "attention=full")
     for task in stage.tasks:
-        if isinstance(task.head_node, ConditionedSpanHead):
-            why = "ends are scored for the likeliest starts only; plain scores are of every token"
-            yield Obstacle("head=conditioned", why, f"task={task.kind}(..., head=plain)")
-        if beyond := beyond_last(task):
-            yield beyond
-        if task.title in model.untrained:
-            yield Obstacle(f"task={task.kind}", "the folder has no weights of its head")
+        yield from _obstacles_of(task, model)
+
+
+def _obstacles_of(task: AnyTask, model: Model) -> Iterator[Obstacle]:
+    if isinstance(task.head_node, ConditionedSpanHead):
+        why = "ends are scored for the likeliest starts only; plain scores are of every token"
+        yield Obstacle("head=conditioned", why, f"task={task.kind}(..., head=plain)")
+    if beyond := beyond_last(task):
+        yield beyond
+    if task.title in model.untrained:
+        yield Obstacle(f"task={task.kind}", "the folder has no weights of its head")

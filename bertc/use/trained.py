@@ -101,14 +101,16 @@ class Trained(Model):
         is_cut = inputs["token_ids"].shape[1] > LONGEST_SEEN
         return AttentionMaps((*tokens,), tuple(map_bnqk[0] for map_bnqk in maps), is_cut)
 
-    def graph(self) -> Graph:
+    def graph(self, *, layers: bool = False) -> Graph:
         """The forward pass as a module with plain tensors in and out, for other runtimes.
 
         Raises:
-            DataError: if no graph for rows of any length can say it; names the setting.
+            DataError: if no graph for rows of any length can say it; names the setting. With
+                ``layers``, for the states of all of them, it says no more than bertc reads.
         """
-        graph = graph_of(self, place_of_cls(self.tokenizer.vocabulary))
-        graph.refuse_unsayable()
+        graph = graph_of(self, place_of_cls(self.tokenizer.vocabulary), layers=layers)
+        if not layers:
+            graph.refuse_unsayable()
         return graph
 
     def save_tokenizer(self, folder: Path, beside: Mapping[str, bytes]) -> None:

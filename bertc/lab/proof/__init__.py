@@ -1,0 +1,1 @@
+"""Proof vectors: what a network computes of some texts, and whether another program does."""
