@@ -144,8 +144,6 @@ def _spec(answers: Answers, seen: Survey, roles: Roles, purpose: Purpose) -> Siz
         return fit_size(tried, limit, answers.machine, seen.text_bytes)
     size = next(size for most, size in VOCABULARIES if seen.text_bytes < most)
     vocabulary = f"vocab = bpe({size})  # learned from it; any language"
-    if seen.sequences:
-        vocabulary = "vocab = bytes  # or characters(...), the letters of an alphabet"
     tried = shapes(Parts((), (text, vocabulary), training, task))
     return fit_size(tried, answers.budget, answers.machine, seen.text_bytes)
 
@@ -159,7 +157,7 @@ def _data(seen: Survey, column: Column | None, purpose: Purpose, language: str) 
         arguments.append("sentences=lines")
     if language:
         arguments.append(f"language={quote(language)}")
-    return f"data = {'fasta' if seen.sequences else 'files'}({', '.join(arguments)})"
+    return f"data = files({', '.join(arguments)})"
 
 
 def _task_lines(seen: Survey, roles: Roles, purpose: Purpose) -> tuple[str, ...]:

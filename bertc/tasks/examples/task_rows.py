@@ -13,7 +13,7 @@ from tokenizers import Encoding
 from bertc.base.diagnostics import as_data_error, several
 from bertc.ir.learning import AnyTask, Embed
 from bertc.tasks.layouts.example import Examples
-from bertc.text.rows.index import overhang
+from bertc.text.rows.index import overhangs
 from bertc.text.vocab.vocabulary import FAILS, Vocabulary
 
 Ends = tuple[tuple[int, ...], tuple[int, ...]]
@@ -186,7 +186,7 @@ def fitted(
     if second is None:
         return cut(first, rows.max_tokens(1), rows), None
     a, b = len(first), len(second)
-    from_a, from_b = overhang(a, b, rows.max_tokens(2))
+    from_a, from_b = map(int, overhangs(np.array(a), np.array(b), rows.max_tokens(2)))
     return cut(first, a - from_a, rows), cut(second, b - from_b, rows)
 
 

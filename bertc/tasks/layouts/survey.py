@@ -16,7 +16,6 @@ from bertc.base.storage.paths import is_file, is_folder, user_path
 from bertc.tasks.layouts.official import read_document
 from bertc.tasks.layouts.table import is_tagged_file
 from bertc.text.sources.files import begin_as_text, has_columns, matching_files, unpacked_bytes
-from bertc.text.sources.sequences import has_sequences
 from bertc.text.sources.source import opened_stream
 from bertc.text.sources.tables import ColumnSelection, column_names, other_separator, records
 
@@ -48,7 +47,6 @@ class Survey:
     dev: str = ""
     version: int = 1
     left_out: Mapping[str, int] = field(default_factory=dict)
-    sequences: bool = False
 
     @property
     def text_bytes(self) -> int:
@@ -73,11 +71,10 @@ def survey(name: str) -> Survey:
     one_table = is_file(path) and has_columns(path)
     files: tuple[AnyFile, ...] = (path,) if one_table else tuple(matching_files(name))
     begin_as_text(files)
-    sequences = has_sequences(files[0])
-    if has_columns(files[0]) and not sequences:
+    if has_columns(files[0]):
         columns = _columns(files[0])
         return Survey("table", name, files, columns, _dev_of(name, columns))
-    return Survey("text", name, files, sequences=sequences)
+    return Survey("text", name, files)
 
 
 def _in_folder(name: str, folder: Path) -> tuple[str, dict[str, int]]:

@@ -49,7 +49,7 @@ class Fitting:
     def pair(self, a: tuple[int, int], b: tuple[int, int], label: int) -> Pair:
         """A pair cut to fit, token by token from the longer text; on ties from the second."""
         if a[1] + b[1] > self.room:
-            from_a, from_b = overhang(a[1], b[1], self.room)
+            from_a, from_b = map(int, overhangs(np.array(a[1]), np.array(b[1]), self.room))
             a, b = self._shorter(*a, from_a), self._shorter(*b, from_b)
         return a[0], b[0], a[1], b[1], label
 
@@ -58,16 +58,8 @@ class Fitting:
         return start + (self.rng.getrandbits(by).bit_count() if by else 0), length - by
 
 
-def overhang(a: int, b: int, room: int) -> tuple[int, int]:
-    """Tokens to cut from texts of ``a`` and ``b``, one by one from the longer; ties from b."""
-    over = max(a + b - room, 0)
-    from_a, from_b = min(max(a - b, 0), over), min(max(b - a, 0), over)
-    equal = over - from_a - from_b
-    return from_a + equal // 2, from_b + (equal + 1) // 2
-
-
 def overhangs(a_n: Offsets, b_n: Offsets, room: int) -> tuple[Offsets, Offsets]:
-    """The same of many pairs of texts."""
+    """Tokens to cut from pairs of texts of so many, one by one from the longer; ties from b."""
     over_n = np.maximum(a_n + b_n - room, 0)
     from_a_n, from_b_n = np.clip(a_n - b_n, 0, over_n), np.clip(b_n - a_n, 0, over_n)
     equal_n = over_n - from_a_n - from_b_n

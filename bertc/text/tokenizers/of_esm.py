@@ -1,8 +1,6 @@
 """EsmTokenizer, a class of Python alone, as a tokenizer.json of the same ids."""
 
 import re
-from collections import defaultdict
-from collections.abc import Set
 from typing import Any
 
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
@@ -19,7 +17,8 @@ def of_esm(theirs: Any) -> Tokenizer:
     # Training reads what spells a special token as text.
     as_text = Regex("|".join(map(re.escape, special)))
     tokenizer.normalizer = normalizers.Replace(as_text, "\ufffd")
-    tokens = pre_tokenizers.Split(Regex(_longest(ids.keys() - {*special})), "isolated")
+    longest_first = sorted(ids.keys() - {*special}, key=lambda token: (-len(token), token))
+    tokens = pre_tokenizers.Split(Regex("|".join(map(re.escape, longest_first))), "isolated")
     words = pre_tokenizers.Split(Regex(WHITE_SPACE), "removed")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([tokens, words])
     tokenizer.add_special_tokens(special)
@@ -31,15 +30,3 @@ def of_esm(theirs: Any) -> Tokenizer:
         single=single, pair=[*single, *second], special_tokens=ends
     )
     return tokenizer
-
-
-def _longest(tokens: Set[str]) -> str:
-    """A regular expression that takes the longest of some tokens: of A, AA, AC, C and CA
-    ``[A](?:[AC])?|[C](?:[A])?``."""
-    rests, letters = defaultdict[str, set[str]](set), defaultdict[frozenset[str], str](str)
-    for token in tokens - {""}:
-        rests[token[0]].add(token[1:])
-    for letter in sorted(rests):
-        letters[frozenset(rests[letter])] += letter
-    ways = "|".join(f"[{re.escape(first)}]{_longest(rest)}" for rest, first in letters.items())
-    return f"(?:{ways})" + "?" * ("" in tokens) if ways else ""
