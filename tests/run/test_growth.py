@@ -19,7 +19,7 @@ from bertc.use.fill_mask import fill
 from tests.run.conftest import same_run, same_tensors, stop_after
 
 RTD = "objective=50*rtd+mlm generator=0.5"
-STAGES = {"flat": {"layers": 1, "steps": 6}, "deep": {"layers": 2, "steps": 6}}
+STAGES = {"flat": {"layers": 1, "steps": 4}, "deep": {"layers": 2, "steps": 4}}
 
 
 def staged(before, after):
@@ -137,14 +137,14 @@ def test_a_generator_grows_with_its_encoder(tiny):
     "objective=clm memory=16 attention=relative positions=none",
 ], ids=["carry", "identity", "electra", "memory"])  # fmt: skip
 def test_a_run_that_grows_is_the_same_however_resumed(tiny, tmp_path, monkeypatch, settings, cache):
-    resolved = tiny(f"{settings} save_every=2 eval_every=4", stages=STAGES)
+    resolved = tiny(f"{settings} save_every=2 eval_every=3", stages=STAGES)
     options = {"cache": cache, "quiet": True}
     train(resolved, tmp_path / "straight", **options)
     run = tmp_path / "stopped"
-    for step in (4, 6, 8, 10):  # in the first stage, at the boundary, in the second stage
-        stop_after(monkeypatch, step, partial(train, resolved, run, resume=step > 4, **options))
+    for step in (2, 4, 6):  # in the first stage, at the boundary, in the second stage
+        stop_after(monkeypatch, step, partial(train, resolved, run, resume=step > 2, **options))
         # Until it goes on, the network is as deep as the checkpoint.
-        depth = 1 if step <= 6 else 2
+        depth = 1 if step <= 4 else 2
         reached, tensors = read_model(run)
         assert len(reached.encoder.layers) == depth
         own = depth == 2 and "share=ffn" not in settings
@@ -161,10 +161,10 @@ def test_the_count_of_updates_begins_again_and_what_changed_is_named(tiny):
     other = {"a": {}, "b": {"optimizer": "muon"}, "c": {"optimizer": "muon"}, "d": {}}
     assert [stage.counted_from for stage in tiny(stages=other).stages] == [0, 12, 12, 36]
     old = tiny(stages=STAGES)
-    other = {**STAGES, "deep": {"layers": 3, "steps": 6, "grow": "interleave"}}
+    other = {**STAGES, "deep": {"layers": 3, "steps": 4, "grow": "interleave"}}
     refused = pytest.raises(ResumeRefusedError, refuse_another_program, old, tiny(stages=other))
     assert "deep.layers: 2 -> 3" in refused.value.message
     assert "deep.grow: stack -> interleave" in refused.value.message
-    same = {**STAGES, "deep": {"layers": 1, "steps": 6}}
+    same = {**STAGES, "deep": {"layers": 1, "steps": 4}}
     with pytest.raises(ResumeRefusedError, match="deep.layers: 2 -> 1"):
         refuse_another_program(old, tiny(stages=same))

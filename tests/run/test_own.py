@@ -126,24 +126,22 @@ TERM = f"objective={UNIT}+0.1*rtd(over=masked)+0.5*{own('Detected')} generator=0
 WAVES = own("Cosine", ", cycles=2")
 RULE = f"optimizer={own('Lion', f', lr=1e-3, warmup=2, schedule={WAVES}')}"
 TRUST = RULE.replace("Lion'", "Adam', trust=true")
-GROWN = "stage 'a' { layers=1 steps=4 } stage 'b' { layers=2 steps=8 } "
+GROWN = "stage 'a' { layers=1 steps=2 } stage 'b' { layers=2 steps=4 } "
 RESUMED = [
     MIXED, f"share=ffn ffn={own('Numbered')}", TERM, OTHERS, BODY,
     f"{RULE} objective=rtd+mlm generator=0.5 average=ema(2)",
     f"{GROWN} grow=stack(moments=carry) {TRUST}", f"optimizer={own('Sign', ', lr=1e-3')}",
-    f"stage 'a' {{ steps=4 }} stage 'b' {{ steps=8 {RULE} }}",
+    f"stage 'a' {{ steps=2 }} stage 'b' {{ steps=4 {RULE} }}",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("settings", RESUMED)
-def test_a_run_with_parts_resumes_to_the_bit_without_their_file(
-    resumes, tiny, corpus_file, settings
-):
-    text = f"{BODY} vocab=wordpiece(120) data=files('{corpus_file}') seq=24 batch=8 steps=12"
-    text += " holdout=0.2 precision=fp32 eval_every=6"
-    resolved = resolve(text) if settings == BODY else tiny(settings, save_every=100)
+def test_runs_of_parts_resume_to_the_bit_without_their_file(resumes, tiny, corpus_file, settings):
+    often = "steps=6 eval_every=3 save_every=100"
+    text = f"{BODY} vocab=wordpiece(120) data=files('{corpus_file}') seq=24 batch=8 precision=fp32"
+    resolved = resolve(f"{text} holdout=0.2 {often}") if settings == BODY else tiny(settings, often)
     Path("own_parts.py").unlink()
-    resumes(resolved, 1, 6)
+    resumes(resolved, 1, 3)
 
 
 def test_a_rule_and_a_schedule_learn_and_cost_what_the_built_in_ones_do(go, tiny, tmp_path):
@@ -242,10 +240,8 @@ def test_a_term_learns_and_costs_what_the_built_in_one_beside_it_does():
         torch.testing.assert_close(heads[f"heads.Detected.{of_own}"], heads[f"heads.rtd.{name}"])
 
 
-REFUSED = dict(
-    line.split(" => ")
-    for line in Path(__file__).with_name("own_refused.txt").read_text().splitlines()
-)
+PAIRS = Path(__file__).with_name("own_refused.txt").read_text().splitlines()
+REFUSED = dict(pair.split(" => ") for pair in PAIRS)
 """Specs with a part that cannot be, and why."""
 
 
