@@ -10,14 +10,9 @@ from bertc.ir.program.resolved import Resolved
 from bertc.lab.bench import measure
 
 for name in (
-    "bertc.lab.bench.run",
-    "bertc.run.train.loop",
-    "torch.distributed.fsdp",
-    "torch._dynamo",
-    "tests.text.test_prepare",
-    "tests.run.test_stopping",
-    "tests.run.test_ranks",
-):
+    "bertc.lab.bench.run", "bertc.run.train.loop", "torch.distributed.fsdp", "torch._dynamo",
+    "tests.text.test_prepare", "tests.run.test_stopping", "tests.run.test_ranks",
+):  # fmt: skip
     import_module(name)
 Resolved.model_rebuild()
 measure.TURN_SECONDS = 0.01

@@ -72,12 +72,7 @@ def floors() -> int:
 
     @cache
     def height(room: str) -> int:
-        below = {
-            room_of(name)
-            for module, to in arrows().items()
-            if room_of(module) == room
-            for name in to
-        }
+        below = {room_of(n) for name, to in arrows().items() if room_of(name) == room for n in to}
         return 1 + max((height(other) for other in below - {room, ""}), default=0)
 
     return max(map(height, ROOMS))

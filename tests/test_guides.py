@@ -125,17 +125,14 @@ def test_the_pages_of_commands_and_of_public_names_are_what_the_code_says(name):
     assert made == (ROOT / "docs" / f"{name}.md").read_text(), f"run python docs/{name}.py"
 
 
-def test_every_public_name_is_shown_and_has_an_example():
+@pytest.mark.usefixtures("run")
+def test_every_public_name_is_shown_and_has_an_example_that_runs(tmp_path):
     page = runpy.run_path(str(ROOT / "docs" / "python.py"))
     shown = " ".join([*page["GROUPS"].values(), *page["TYPES"].values()]).split()
     assert sorted(shown) == sorted([*bertc.__all__, *lab_api.__all__])
     examples = (ROOT / "tests" / "api_examples.py").read_text()
     named = {*re.findall(r"\b(?:bertc|lab_api)\.(\w+)", examples)}
     assert {*" ".join(page["GROUPS"].values()).split()} <= named
-
-
-@pytest.mark.usefixtures("run")
-def test_examples_of_public_names_run(tmp_path):
     (tmp_path / "text.txt").write_text((FARM / "farm.txt").read_text())
     runpy.run_path(str(ROOT / "tests" / "api_examples.py"))
 

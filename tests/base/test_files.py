@@ -148,9 +148,7 @@ def test_a_disk_that_holds_no_more_files_is_said_to_be_one(tmp_path, monkeypatch
     refused = writing_fails(tmp_path / "x", OSError(errno.ENOSPC, "No space left on device"))
     assert "the disk holds no more files" in refused.message
     assert refused.help == "remove some, or name another folder"
-
-
-def test_what_is_no_failure_to_write_passes_through(tmp_path):
+    # What is no failure to write passes through.
     for error in (BertcError("full (os error 28)"), ValueError("x"), OSError(errno.ENOMEM, "x")):
         with pytest.raises(type(error)) as caught, durable.writing(tmp_path):
             raise error

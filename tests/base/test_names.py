@@ -42,7 +42,7 @@ def test_a_spec_that_is_a_link_to_itself(tmp_path, monkeypatch):
     pytest.raises(BertcError, api.check, "init='.' steps=2").match("it is no plain file")
 
 
-def test_more_choices_than_a_head_has_and_more_labels_than_are_told_apart():
+def test_a_head_has_a_shape_and_no_more_choices_and_labels_than_are_told_apart():
     choices = ", ".join(f"c{n}" for n in range(65))
     pytest.raises(SpecError, api.check, f"task=choose('t.tsv', 't.tsv', choices=[{choices}])")
     rows = [TextExample(str(n), ("a",), f"name {n}") for n in range(MAX_LABELS + 1)]
@@ -50,9 +50,6 @@ def test_more_choices_than_a_head_has_and_more_labels_than_are_told_apart():
         with pytest.raises(DataError, match=f"{len({*some}):,} labels"):
             found_labels(Classify(train="train.tsv"), some)
     assert len(found_labels(Classify(train="train.tsv"), 2 * rows[:MANY_LABELS])) == MANY_LABELS
-
-
-def test_a_head_without_a_shape_is_no_task():
     assert tasks_beside({"heads.a.weight": ()}) == ()
 
 

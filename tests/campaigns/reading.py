@@ -84,10 +84,8 @@ class Proxy(BaseHTTPRequestHandler):
 @contextmanager
 def serving(command: str, port: int) -> Iterator[None]:
     """An S3 server on loopback, which commands here and below reach."""
-    nothing = subprocess.DEVNULL
-    server = subprocess.Popen(
-        [*shlex.split(command), "-p", str(port)], stdout=nothing, stderr=nothing
-    )
+    null = subprocess.DEVNULL
+    server = subprocess.Popen([*shlex.split(command), "-p", str(port)], stdout=null, stderr=null)
     os.environ |= {**KEYS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"}
     try:
         time.sleep(8)

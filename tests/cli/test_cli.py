@@ -151,8 +151,7 @@ def test_check_looks_for_the_files_that_data_names(call: Call, here: Path) -> No
     assert "there is no file v.txt" in call("check", focused)[1]
     (here / "runs" / "gone-on").mkdir(parents=True)
     code, out, _ = call("check", 'init="runs/gone" vocab=1k')
-    assert code == 1
-    assert "help: did you mean runs/gone-on?" in out
+    assert (code, "help: did you mean runs/gone-on?" in out) == (1, True)
 
 
 def test_check_goes_on_after_a_spec_whose_files_are_wrong(call: Call, here: Path) -> None:
@@ -176,14 +175,12 @@ def test_check_finds_columns_and_remarks_what_another_encoding_left(call: Call, 
     (here / "b.tsv").write_text("english\tfrench\nOne.\tUn.\n")
     for data, column in (("files('a.tsv')", "text"), ("pairs('b.tsv', en='english', fr='x')", "x")):
         code, out, _ = call("check", f"data={data} objective=mlm")
-        assert code == 1
-        assert f"tsv:1: no column '{column}'; there are " in out
+        assert (code, f"tsv:1: no column '{column}'; there are " in out) == (1, True)
         assert 'if line 1 names none, they are called "0", "1" and so on' in out
         assert "column=" in out or column == "x"
     for spec in ("data=files('a.tsv', column=words)", "task=classify('a.tsv', text=words)"):
         code, out, _ = call("check", spec)
-        assert code == 0
-        assert "remark[R129]: a.tsv: 1 control character of U+0080" in out
+        assert (code, "remark[R129]: a.tsv: 1 control character of U+0080" in out) == (0, True)
     for name in "cd":  # the second ends within a character
         (here / f"{name}.txt").write_bytes(b"\xe9" if name == "d" else b"\xe9\xff\n")
     out = call("check", "data=files('c.txt')+files('d.txt') objective=mlm")[1]
@@ -212,8 +209,7 @@ def test_remarks_are_printed_with_what_is_fine_one_for_several_stages(call: Call
     assert "\nremark[R102]: " in out
     # Before the hours are spent too: on stderr, whatever comes of the run.
     code, _, err = call("train", f"{spec} data=files('gone.txt')")
-    assert code == 66
-    assert "remark[R101]: " in err
+    assert (code, "remark[R101]: " in err) == (66, True)
     stage = 'stage "{}" {{ steps=5 optimizer=adamw(lr=10%) }} '
     code, out, _ = call("check", "layers=1 " + "".join(map(stage.format, "abc")))
     assert code == 0
@@ -290,8 +286,7 @@ def test_more_processes_than_cores_are_remarked(monkeypatch, call):
     monkeypatch.setattr("bertc.base.cores.available_cores", lambda: 2)
     monkeypatch.setattr("bertc.run.launch.launch", lambda *_: 0)
     code, _, err = call("train", "layers=1 batch=8 device=cpu", "--nproc", "8")
-    assert code == 0
-    assert "8 processes share 2 cores" in err
+    assert (code, "8 processes share 2 cores" in err) == (0, True)
 
 
 ENDING = (KeyboardInterrupt, SystemExit)

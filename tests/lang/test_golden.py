@@ -112,6 +112,9 @@ def test_diagnostics_show_their_lines():
     for diagnostic, lines in shown.items():
         head = f"error[{diagnostic.code}]: {diagnostic.message}"
         assert render([diagnostic]).splitlines() == [head, *lines]
+    # Wide characters and tabs are counted as a terminal shows them.
+    lines = render([Diagnostic("E007", "m", span("\t日本e\u0301 x", 6, 7))]).splitlines()
+    assert lines[2:4] == ["1 |     日本e\u0301 x", "  |           ^"]
 
 
 @pytest.mark.parametrize("place", [0, 5_000, 9_990])
@@ -123,11 +126,6 @@ def test_a_long_line_is_cut_around_the_place(place):
     assert (lines[2][column : column + 4], lines[3].count("^")) == ("HERE", 4)
 
 
-def test_wide_characters_and_tabs_are_counted_as_a_terminal_shows_them():
-    lines = render([Diagnostic("E007", "m", span("\t日本e\u0301 x", 6, 7))]).splitlines()
-    assert lines[2:4] == ["1 |     日本e\u0301 x", "  |           ^"]
-
-
 def test_notes_beyond_the_room_lose_their_lines_but_not_their_places():
     text = "a=1\nb=2\nc=3\nd=4\n"
     notes = tuple(Note(f"note {n}", span(text, 4 * n, 4 * n + 3)) for n in range(4))
@@ -135,9 +133,7 @@ def test_notes_beyond_the_room_lose_their_lines_but_not_their_places():
     assert len(shown.splitlines()) <= MOST_LINES
     assert "note: note 3, at a.bertc:4:1" in shown
     assert shown.endswith("help: help")
-
-
-def test_order_is_that_of_the_text_and_doubles_are_shown_once():
+    # Order is that of the text, and doubles are shown once.
     text = "abc"
     first, second = (Diagnostic("E007", f"m{n}", span(text, n, n + 1)) for n in (0, 1))
     other = Diagnostic("E101", "other", span(text, 0, 1, "--set #1"))

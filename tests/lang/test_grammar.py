@@ -135,9 +135,8 @@ def test_what_can_be_understood_is_kept_and_mistakes_are_raised_where_nobody_tak
     assert diagnostics.found
 
 
-UNTIDY, TIDY = (
-    Path(__file__).with_name(name).read_text() for name in ("untidy.bertc", "tidy.bertc")
-)
+UNTIDY = Path(__file__).with_name("untidy.bertc").read_text()
+TIDY = Path(__file__).with_name("tidy.bertc").read_text()
 
 GOOD = [*(page.good for page in codes().values()), UNTIDY, ""]
 GOOD += [path.read_text(encoding="utf-8") for path in shipped_specs().values()]

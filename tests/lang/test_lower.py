@@ -109,9 +109,7 @@ def test_overrides_win_and_say_so():
     assert program.settings["layers"].origin.kind == "set"
     assert str(program.settings["layers"].origin.span) == "--set #1:1:1"
     assert dict(program.stages[0].settings) == {}
-
-
-def test_overrides_may_be_grids_and_may_be_wrong():
+    # They may be grids, and may be wrong.
     assert len(lang.load("layers=12", ["E={1,2,3}"])) == 3
     assert only("").settings == {}
     assert codes("layers=12", "layrs=3") == ["E101"]
@@ -231,9 +229,7 @@ def test_overrides_replace_and_add_dimensions():
     assert found.names == ("batch", "optimizer")
     point: SpacePoint = found.point(middle)
     assert point.settings == ("batch=16", "optimizer=adam(0.00055)")
-
-
-def test_check_looks_at_both_ends_and_nothing_else_takes_a_range():
+    # Check looks at both ends, and nothing else takes a range.
     assert api.check("layers={2..12} dropout={0..0.3}") == 4
     caught = pytest.raises(SpecError, api.check, "heads={8..10}")
     assert [each.code for each in caught.value.diagnostics] == ["E201"]

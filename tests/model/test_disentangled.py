@@ -91,9 +91,7 @@ def test_padding_changes_nothing_and_attends_to_nothing():
     x = torch.randn(B, SEQ, H)
     y = part(x, None, model.encoder._contexts(inputs, x)[0])
     assert torch.equal(y[~MASK], part.output.bias.expand(21, H))
-
-
-def test_the_table_has_dropout_in_every_layer():
+    # Its table has dropout in every layer.
     model = made("dropout=dropout(0.5, 0)")
     part, inputs, x = model.encoder.attention["0"], EncoderInputs(IDS), torch.randn(B, SEQ, H)
     context = model.encoder._contexts(inputs, x)[0]

@@ -69,9 +69,7 @@ def test_nothing_is_dropped_in_evaluation_or_at_rate_zero():
     assert dropout(x, 0.5, training=False) is x
     assert dropout(x, 0.0, training=True) is x
     assert not dropout(x, 1.0, training=True).any()
-
-
-def test_draws_follow_the_seed():
+    # Draws follow the seed.
     x = torch.ones(50, 7)
     torch.manual_seed(3)
     first = dropout(x, 0.2, training=True)

@@ -261,6 +261,11 @@ def stopping(monkeypatch: pytest.MonkeyPatch, step: int, folder: str) -> Iterato
         yield
 
 
+FARMED = "layers=2 hidden=32 heads=2 seq=24 batch=8 steps=4000 vocab=wordpiece(120) holdout=20% "
+FARMED += "device=cpu compile=off data=files('{}', sentences=lines) "
+"""A run that goes on until it is stopped."""
+
+
 def train_farm(said: Path, *options: str) -> None:
     """``bertc train`` in a process that has loaded torch; ``said`` gets what it says."""
     for stream, file in ((1, said.with_suffix(".out")), (2, said)):

@@ -86,11 +86,9 @@ def test_later_runs_begin_with_the_merged_network_or_go_on_with_the_pairs(farm_r
 
 
 FROZEN = {**TOY, "recipe": "bert", "seq": "24", "steps": "3", "layers": "3", "dropout": "0.1"}
+LEARNED_SUM = "weighted-sum(all)"
 CASES = {
-    "mixed": (
-        'glue(rte, "RTE", head=bilstm(6)) + glue(sst2, "SST-2", dropout=0)',
-        "weighted-sum(all)",
-    ),
+    "mixed": ('glue(rte, "RTE", head=bilstm(6)) + glue(sst2, "SST-2", dropout=0)', LEARNED_SUM),
     "tags": ('tagging("tags", head=bilstm(6, 2), dropout=0)', "second-to-last"),
     "spans": ('squad(".", version=2)', "concat(2)"),
     "pooled": ('glue(rte, "RTE", dropout=0)', "last"),

@@ -84,9 +84,7 @@ def test_resumed_at_any_step_it_is_the_same(tiny, resumes):
 
 
 @pytest.mark.parametrize(("settings", "kind"), [({"layers": 2}, "average"), ({}, "weights")])
-def test_a_stage_begins_with_the_average_or_goes_on_with_weights(
-    tiny, go, tmp_path, run, settings, kind
-):
+def test_a_stage_begins_with_the_average_or_the_weights(tiny, go, tmp_path, run, settings, kind):
     """Its rate is too small to move a weight; those of the stage before are no average's."""
     first = {**STAGES["moving"], "average": "ema(3)", "optimizer": FAST}
     still = {"layers": 1, "steps": 1, "optimizer": "adamw(1e-30, warmup=0)"}

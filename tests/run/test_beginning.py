@@ -52,9 +52,7 @@ def follow(tiny, first):
     return make
 
 
-def test_it_goes_on_from_a_run_or_folders_of_either_layout(
-    follow, first, tmp_path, first_weights, go
-):
+def test_it_goes_on_from_runs_or_folders_of_any_layout(follow, first, tmp_path, first_weights, go):
     before = weights(first)
     begun = first_weights(follow(steps=20), "second")
     assert begun.keys() == before.keys()
@@ -69,9 +67,7 @@ def test_it_goes_on_from_a_run_or_folders_of_either_layout(
         assert all(torch.equal(begun[name], before[name]) for name in before)
 
 
-def test_sources_damaged_or_not_there_are_told_before_text(
-    follow, first, tmp_path, monkeypatch, go
-):
+def test_sources_damaged_or_absent_are_told_before_text(follow, first, tmp_path, monkeypatch, go):
     damaged = shutil.copytree(first, tmp_path / "damaged")
     for path in (damaged / "checkpoints").glob("*/weights.safetensors"):
         path.write_bytes(b"damaged")
@@ -100,12 +96,9 @@ def test_deeper_than_the_source_it_grows(tiny, follow, first, tmp_path, first_we
     before = weights(first)
     deep = follow('stage "a" { layers=3 grow=interleave } stage "b" { layers=6 }')
     begun = first_weights(deep, "deep")
-    assert [
-        source
-        for number in range(3)
-        for source in range(2)
-        if torch.equal(begun[name.format(number)], before[name.format(source)])
-    ] == [0, 0, 1]
+    at = name.format
+    same = [s for n in range(3) for s in range(2) if torch.equal(begun[at(n)], before[at(s)])]
+    assert same == [0, 0, 1]
     go(deep, "deep", resume=True)
     assert len(read_model(tmp_path / "deep")[0].encoder.layers) == 6
 

@@ -76,20 +76,16 @@ def test_an_epoch_has_the_copies_too():
     assert resolve(task).stages[0].steps == 20
     assert "augment" not in resolve(task).model_dump(mode="json")["stages"][0]
     assert resolve(f"{task} augment=2*edit(share=50%)").stages[0].steps == 40
-    staged = resolve(
-        'augment=edit stage "text" { steps=5 } '
-        'stage "rte" { task=glue(rte, "RTE", examples=100) batch=10 epochs=2 }'
-    )
+    staged = 'stage "rte" { task=glue(rte, "RTE", examples=100) batch=10 epochs=2 }'
+    staged = resolve(f'augment=edit stage "text" {{ steps=5 }} {staged}')
     assert [stage.steps for stage in staged.stages] == [5, 40]
     assert [stage.augment[0].copies.kind for stage in staged.stages] == ["none", "edit"]
 
 
 def test_missing_networks_and_vectors_are_reported_by_check():
-    with pytest.raises(SpecError) as refused:
-        check(
-            'task=glue(rte, "RTE") init=vectors("v.txt") '
-            'augment=edit + replace("runs/y", vectors="w.txt")'
-        )
+    augment = 'augment=edit + replace("runs/y", vectors="w.txt")'
+    spec = f'task=glue(rte, "RTE") init=vectors("v.txt") {augment}'
+    refused = pytest.raises(SpecError, check, spec)
     assert [each.message for each in refused.value.diagnostics] == [
         "there is no file v.txt", "there is no folder runs/y", "there is no file w.txt",
     ]  # fmt: skip

@@ -289,16 +289,13 @@ def test_a_run_keeps_its_name_and_id(tmp_path):
     assert TrackedRun(tmp_path / "a" / ".." / "b", "0", {}, 0).name == "b"
 
 
-def test_trackers_are_no_part_of_what_a_run_computes():
+def test_trackers_are_no_part_of_a_run_and_what_one_lacks_is_named_before_it(monkeypatch):
     plain, both = resolve("layers=1"), resolve("layers=1 log=[wandb, tensorboard]")
     assert both.run.trackers == ("wandb", "tensorboard")
     assert identity(plain) == identity(both)
     assert "log" not in plain.model_dump()["run"]
     assert with_settings(plain, ["log=wandb"]).run.log == "wandb"
     assert with_settings(both, ["log=none"]).run.trackers == ()
-
-
-def test_what_a_tracker_lacks_is_named_before_the_run(monkeypatch):
     monkeypatch.setattr(metrics, "find_spec", lambda name: name != "wandb" or None)
     with pytest.raises(MissingInputError, match="wandb is not installed") as error:
         metrics.refuse_untracked(["wandb"], feeding)

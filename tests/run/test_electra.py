@@ -111,9 +111,7 @@ def test_the_difference_begins_at_zero_and_has_the_only_gradient():
     model.read(EncoderInputs(ids)).square().sum().backward()
     assert other.weight.grad is None
     assert own.weight.grad[5:21].abs().sum(1).min() > 0
-
-
-def test_the_encoder_alone_has_the_sum():
+    # The encoder alone has the sum.
     model = drawn(resolve(SPEC), 0.3)
     tensors = {name: tensor.detach() for name, tensor in model.named_parameters()}
     alone = tensors_alone(model.resolved, tensors)

@@ -163,10 +163,8 @@ def test_the_share_of_masked_tokens_falls_in_every_step_of_the_run():
     """GPT-BERT, dataset.py, apply_mask: start + (end - start) * step / max_steps."""
     blocks = 'stage "a" {steps=30} stage "b" {steps=50} stage "c" {steps=20 objective=span}'
     blocks = blocks.replace("span", "mlm(40%,p_end=20%)")
-    stages = resolve(
-        f"layers=1 hidden=16 heads=2 vocab=1000 seq=100 {blocks} "
-        "objective=mlm(40%,p_end=15%) batch=4"
-    ).stages
+    size = "layers=1 hidden=16 heads=2 vocab=1000 seq=100 batch=4"
+    stages = resolve(f"{size} {blocks} objective=mlm(40%,p_end=15%)").stages
     for step in range(100):
         stage = next(s for s in stages if s.first_step <= step < s.first_step + s.steps)
         share = 0.4 - 0.2 * (step - 80) / 20 if step >= 80 else 0.4 - 0.25 * step / 100

@@ -433,13 +433,11 @@ def test_a_stage_may_end_above_zero_and_before_its_schedule(tiny):
         assert rates_at(stage, rates) == pytest.approx(rates, rel=2e-6)
 
 
-def test_before_its_decay_the_rate_of_a_longer_run_is_the_same(tiny):
+def test_one_schedule_spans_the_stages_unless_one_brings_its_own(tiny):
+    # Before its decay the rate of a longer run is the same.
     rule = "optimizer=adamw(1, warmup=3, schedule=wsd(10))"
     short, long = (tiny(rule, steps=steps).stages[0] for steps in (20, 1000))
     assert rates_at(short, range(11)) == rates_at(long, range(11))
-
-
-def test_one_schedule_spans_the_stages_unless_one_brings_its_own(tiny):
     stages = 'optimizer=adamw(1, warmup=0) stage "a" { steps=30 } stage "b" { steps=10 }'
     assert rates_at(tiny(stages).stages[1], [30]) == pytest.approx({30: 0.25})
     own = tiny(stages.replace("steps=10", "steps=10 optimizer=adamw(4, warmup=2)"))

@@ -37,7 +37,7 @@ from bertc.run.stepper import graphs_so_far
 from bertc.run.train import loop
 from bertc.run.train.loop import train
 from tests.net.programs import FARM
-from tests.run.conftest import after_updates, change_losses, lines, same_run, train_farm
+from tests.run.conftest import FARMED, after_updates, change_losses, lines, same_run, train_farm
 
 PAIRS = "objective=mlm+0.5*sop"
 SHORT = f"{PAIRS} dropout=0 steps=4 eval_every=2 log_every=1 save_every=100"
@@ -306,11 +306,7 @@ TWO = ("--nproc", "2", "--resume")
 def test_the_command_starts_processes_and_ends_with_their_code(processes, tmp_path, corpus_file):
     """They go on with what one process began, and are stopped by a signal to the command."""
     spec, run, said = tmp_path / "farm.bertc", tmp_path / "run", tmp_path / "said"
-    spec.write_text(
-        "layers=2 hidden=32 heads=2 seq=24 batch=8 steps=4000 vocab=wordpiece(120) save_every=5\n"
-        f'data=files("{corpus_file}", sentences=lines) holdout=20% device=cpu compile=off\n'
-        "eval_every=4 eval_examples=16\n"
-    )
+    spec.write_text(f"{FARMED.format(corpus_file)}save_every=5 eval_every=4 eval_examples=16\n")
     cache = tmp_path / "cache"
     with pytest.raises(GivenUpError):
         train(points(str(spec))[0], run, cache=cache, quiet=True, goes_on=lambda: False)

@@ -33,7 +33,14 @@ from bertc.run.train import loop
 from bertc.run.train.loop import train
 from bertc.text.prepared.opening import tokenizer_at
 from bertc.text.sources import files
-from tests.run.conftest import after_updates, change_losses, same_run, stop_after, train_farm
+from tests.run.conftest import (
+    FARMED,
+    after_updates,
+    change_losses,
+    same_run,
+    stop_after,
+    train_farm,
+)
 from tests.text.test_prepared import made
 
 
@@ -249,11 +256,7 @@ def test_kills_at_any_moment_change_nothing(tiny, tmp_path, processes, two_threa
 
 
 def test_a_terminated_command_exits_with_143_and_goes_on(tmp_path, corpus_file, processes):
-    (tmp_path / "farm.bertc").write_text(
-        "layers=2 hidden=32 heads=2 seq=24 batch=8 steps=4000 vocab=wordpiece(120)\n"
-        f'data=files("{corpus_file}", sentences=lines) holdout=20% device=cpu compile=off\n'
-        "log_every=2"
-    )
+    (tmp_path / "farm.bertc").write_text(f"{FARMED.format(corpus_file)}log_every=2")
     said, metrics = tmp_path / "said", tmp_path / "run" / "metrics.jsonl"
     process = processes.Process(target=train_farm, args=(said,))
     process.start()

@@ -51,27 +51,19 @@ def farm(tmp_path, corpus_file):
     copied(FARM, tmp_path)
     for part in ("train", "dev"):
         found = sentences(part)
+        numbers = (f"{t}\t{BIRDS.index(b)}\t{PLACES.index(p) - 1}" for t, b, p in found)
+        pairs = (f"{t}\t{of}\t{int(of == b)}" for t, b, _ in found for of in BIRDS)
         tables = {
-            "both": ["text\ttopics", *(f"{t}\t{p}; {b}" for t, b, p in found)],
-            "numbers": [
-                "text\tx\ty",
-                *(f"{t}\t{BIRDS.index(b)}\t{PLACES.index(p) - 1}" for t, b, p in found),
-            ],
-            "pairs": [
-                "query\tpassage\tlabel",
-                *(f"{t}\t{of}\t{int(of == b)}" for t, b, _ in found for of in BIRDS),
-            ],
-        }
+            "both": ("text\ttopics", *(f"{t}\t{p}; {b}" for t, b, p in found)),
+            "numbers": ("text\tx\ty", *numbers), "pairs": ("query\tpassage\tlabel", *pairs),
+        }  # fmt: skip
         for name, rows in tables.items():
             (tmp_path / f"{name}.{part}.tsv").write_text("\n".join(rows) + "\n")
     at = tmp_path
     return {
-        "glue": f"glue(rte, '{at}/RTE')",
-        "sst2": f"glue(sst2, '{at}/SST-2')",
-        "xnli": f"xnli('{at}/xnli')",
-        "squad": f"squad('{at}', version=2)",
-        "race": f"race('{at}/race')",
-        "tagging": f"tagging('{at}/tags')",
+        "glue": f"glue(rte, '{at}/RTE')", "sst2": f"glue(sst2, '{at}/SST-2')",
+        "xnli": f"xnli('{at}/xnli')", "squad": f"squad('{at}', version=2)",
+        "race": f"race('{at}/race')", "tagging": f"tagging('{at}/tags')",
         "classify": f"classify('{at}/birds.train.tsv', '{at}/birds.dev.tsv')",
         "several": f"classify('{at}/both.train.tsv', '{at}/both.dev.tsv', label=topics, "
         "labels=many(separator=';'))",
@@ -83,7 +75,7 @@ def farm(tmp_path, corpus_file):
         "embed": f"embed('{at}/birds.train.tsv', '{at}/birds.dev.tsv', positive=label)",
         "rerank": f"rerank('{at}/pairs.train.tsv', '{at}/pairs.dev.tsv')",
         "text": f"{NETWORK} data=files('{corpus_file}', sentences=lines) ",
-    }
+    }  # fmt: skip
 
 
 ANSWERED = {
@@ -371,10 +363,9 @@ def test_a_chain_goes_on_with_the_weights_and_a_new_optimiser(resumes, farm, tmp
 
 
 def test_other_files_are_read_as_the_head_learned():
-    resolved = bertc.resolve(
-        'recipe=roberta layers=1 hidden=64 stage "a" { task=race("a", examples=9) } '
-        'stage "b" { task=squad("a", head=conditioned(8), examples=9) }'
-    )
+    last = 'stage "b" { task=squad("a", head=conditioned(8), examples=9) }'
+    first = 'recipe=roberta layers=1 hidden=64 stage "a" { task=race("a", examples=9) }'
+    resolved = bertc.resolve(f"{first} {last}")
     (_, race), (_, squad) = (task_of(resolved, told) for told in ("race('b')", "squad('b')"))
     assert (race.data, race.first, race.keeps) == ("b", "choice", "beginning")
     assert squad.head.width == 8

@@ -170,9 +170,7 @@ def test_a_stop_in_an_evaluation_leaves_it_due(finished, go, tiny, tmp_path, mon
     same_run(finished, tmp_path / "broken")
 
 
-def test_damaged_checkpoints_are_passed_over_and_lines_cut_back(
-    begun, finished, tiny, capsys, cache
-):
+def test_damaged_checkpoints_are_passed_over_and_lines_cut(begun, finished, tiny, capsys, cache):
     victim = begun / "checkpoints" / "step-00000012" / "weights.safetensors"
     raw = bytearray(victim.read_bytes())
     raw[-5] ^= 4
@@ -284,9 +282,7 @@ def test_a_folder_that_is_removed_during_training_is_named(go, tiny, tmp_path, m
 
 
 @pytest.mark.parametrize("rule", ["adamw", "muon"])
-def test_a_disk_without_room_for_a_checkpoint_is_refused_first(
-    go, tiny, tmp_path, monkeypatch, rule
-):
+def test_a_disk_too_full_for_a_checkpoint_is_refused_first(go, tiny, tmp_path, monkeypatch, rule):
     resolved = tiny(optimizer=rule, steps=2, save_every=1)
     go(resolved, "whole")
     step, model = tmp_path / "whole" / "checkpoints" / "step-00000001", tmp_path / "whole" / "model"

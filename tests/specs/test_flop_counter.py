@@ -49,15 +49,12 @@ def micro_batch(stage, count=BATCH):
     }  # fmt: skip
     scored = [one.title for network in stage.networks() for one in network.scored]
     reading = EncoderInputs(
-        token_ids=rows,
-        segment_ids=rows,
-        attention_mask=rows.bool() if stage.padded else None,
-        sequence_ids=rows if stage.pack else None,
-        memory=remembered(stage, count),
+        rows, rows, attention_mask=rows.bool() if stage.padded else None,
+        sequence_ids=rows if stage.pack else None, memory=remembered(stage, count),
         backward=torch.arange(count) % 2 if stage.format.directions > 1 else None,
         permutation=PermutationMask(rows, rows, asked) if stage.row.queries else None,
         causal=stage.encoder.causal or None,
-    )
+    )  # fmt: skip
     terms = {name: targets[name] for name in {*scored, *(t.name for t in stage.objective)}}
     masked = reading if stage.generator else None
     return with_output_positions(stage, MicroBatch(reading, rows, terms, masked=masked))

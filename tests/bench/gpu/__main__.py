@@ -7,10 +7,9 @@ Without --part all of them run in this order, each in a process of its own; wher
 or agreement fails, the others are not begun. A part ends after ten minutes at the latest. Every
 measurement is written to FOLDER/PART.json before the next begins, so what was found before a part
 broke off stays. At the end: a table, FOLDER/table.md, with the ``--device`` of this one for
-``bertc estimate``. docs/measured.md says what each shows.
+``bertc estimate``. docs/measured.md says what each shows. --tiny: a test of the bench, on toys.
 """
 
-import argparse
 import os
 import subprocess
 import sys
@@ -22,6 +21,7 @@ import torch
 
 from tests.bench.gpu import agreement, memory, speed, truth
 from tests.bench.gpu.setting import CUT, Results, Setting, read, table, untrue
+from tests.campaigns.options import read_options
 
 PARTS: dict[str, Callable[[Setting, Results], None]] = {
     module.__name__.rpartition(".")[2]: module.run for module in (truth, agreement, speed, memory)
@@ -33,16 +33,11 @@ UNTRUE = 1
 
 def main() -> int:
     """Run what was asked for; 0 if nothing was found wrong."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--part", choices=tuple(PARTS))
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--out", type=Path, default=Path("gpu-results"))
-    parser.add_argument("--tiny", action="store_true", help="a test of the bench: toys, no code")
-    asked = parser.parse_args()
+    usual = {"device": ("cuda", "cpu"), "out": Path("gpu-results"), "tiny": False}
+    asked = read_options(__doc__, part=("", *PARTS), **usual)
     if asked.device == "cuda" and not torch.cuda.is_available():
-        parser.error("torch sees no cuda here; --device cpu --tiny tries the bench")
+        print("torch sees no cuda here; --device cpu --tiny tries the bench", file=sys.stderr)
+        return 2
     if asked.part:
         return one_part(asked.part, Setting(torch.device(asked.device), asked.tiny), asked.out)
     wrong: list[str] = []

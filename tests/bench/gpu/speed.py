@@ -98,19 +98,13 @@ def time_transformers(setting: Setting, results: Results, name: str, resolved: R
     fields = report.fields()
     own, *others = fields["contenders"]
     results.put(
-        f"{name}, step",
-        ms=1000 * own["seconds"]["median"],
-        tokens_per_second=own["tokens_per_second"],
-        mfu=own["mfu"],
-        goal=GOALS.get(name),
-        share_of_product=own["matmul_share"],
-        first_step_seconds=own["first_step_seconds"],
-        recompiles=own["recompiles"],
-        allocated=own["peak_bytes"],
-        estimated=fields["estimate"]["peak_bytes"],
+        f"{name}, step", ms=1000 * own["seconds"]["median"], mfu=own["mfu"], goal=GOALS.get(name),
+        tokens_per_second=own["tokens_per_second"], share_of_product=own["matmul_share"],
+        first_step_seconds=own["first_step_seconds"], recompiles=own["recompiles"],
+        allocated=own["peak_bytes"], estimated=fields["estimate"]["peak_bytes"],
         estimated_ms=1000 * fields["estimate"]["seconds_per_step"],
         ratios={other["name"].replace(" ", "-"): other["ratio"] for other in others},
-    )
+    )  # fmt: skip
 
 
 def compare_with_a_loop(setting: Setting, results: Results, name: str, resolved: Resolved) -> None:

@@ -270,13 +270,16 @@ def test_what_cannot_be_run_is_refused(options, message):
     pytest.raises(UsageError, read_choices, *options).match(message)
 
 
-def test_rows_longer_than_positions_are_refused():
+def test_rows_longer_than_positions_and_networks_that_no_graph_can_say_are_refused():
     spec = of_spec(resolve(SMALL))
     with pytest.raises(UsageError, match="at most 16 tokens, not 32") as error:
         latencies([spec], read_choices("torch", "fp32", "1", "1", "8,32"), seconds=1)
     assert error.value.help == "--length 8"
     with pytest.raises(UsageError, match="one name"):
         latencies([spec, spec], read_choices("torch", "fp32", "1", "1", "8"), seconds=1)
+    spec = of_spec(resolve(f"{SMALL} attention=relative"))
+    with pytest.raises(DataError, match="attention=relative"):
+        latencies([spec], read_choices("onnx", "fp32", "1", "1", "8"), seconds=1)
 
 
 @pytest.mark.usefixtures("unmeasured")
@@ -285,12 +288,6 @@ def test_specs_given_as_texts_are_named_by_them():
     subjects = [of_spec(resolve(text), text) for text in texts]
     found = latencies(subjects, read_choices("torch", "fp32", "1", "1", "8"), seconds=1)
     assert [row.case.setup.name for row in found.rows] == texts
-
-
-def test_a_network_that_no_graph_can_say_is_named():
-    spec = of_spec(resolve(f"{SMALL} attention=relative"))
-    with pytest.raises(DataError, match="attention=relative"):
-        latencies([spec], read_choices("onnx", "fp32", "1", "1", "8"), seconds=1)
 
 
 PARTS = {"truth": truth, "agreement": agreement, "memory": memory}

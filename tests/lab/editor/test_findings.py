@@ -260,14 +260,11 @@ def test_what_is_found_is_what_check_finds_and_a_fix_mends_it(session):
     assert session.type(SPEC.replace("heads = 10", edit.new_text)) == []
 
 
-def test_choices_replace_what_is_typed(session):
+def test_choices_replace_what_is_typed_and_a_word_is_explained(session):
     session.type(SPEC.replace("layers = 3", 'data="😀" lay'))
     found = session.ask("text_document_completion", types.CompletionParams(*session.at(2, 13)))
     (item,) = [item for item in found.items if item.label == "layout"]
     assert item.text_edit.range == types.Range(types.Position(2, 10), types.Position(2, 13))
-
-
-def test_a_word_is_explained(session):
     session.type(SPEC.replace("heads = 10\n", ""))
     hover = session.ask("text_document_hover", types.HoverParams(*session.at(1, 2)))
     assert "number of layers" in hover.contents.value

@@ -210,9 +210,7 @@ def test_without_any_program_the_mistakes_are_those_of_the_first():
     pytest.raises(SpecError, choose, "heads=5 hidden={64, 128}", [Budget("params", 1e9)]).match("E")
     choice = choose("heads=6 hidden={64, 96}", [Budget("params", 1e9)])
     assert (choice.tried, choice.refused) == (1, 1)
-
-
-def test_a_candidate_that_no_fewer_steps_fit_ends_no_search():
+    # One that no fewer steps fit ends no search.
     spec = "hidden={64, 128} vocab=1k seq=64 batch=32 batch_warmup=rising(8, 300) steps=?"
     choice = choose(spec, [Budget("flops", 2e12)])
     assert (choice.tried, choice.fits) == (2, False)

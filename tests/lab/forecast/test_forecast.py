@@ -41,20 +41,16 @@ def test_a_law_has_the_numbers_that_made_its_losses(changed):
 
 
 def test_one_bad_rung_moves_a_law_little():
-    rungs = rungs_of(TRUE)
+    rungs, place = rungs_of(TRUE), (1e6, 5e5, 8e6)
     rungs[4] = replace(rungs[4], loss=1.3 * rungs[4].loss)
-    assert fit(rungs, inf, with_tables=False).loss(1e6, 5e5, 8e6) == pytest.approx(
-        TRUE.loss(1e6, 5e5, 8e6), rel=0.01
-    )
+    fitted = fit(rungs, inf, with_tables=False)
+    assert fitted.loss(*place) == pytest.approx(TRUE.loss(*place), rel=0.01)
 
 
-def test_repeated_tokens_are_worth_less_and_at_last_nothing():
+def test_repeated_tokens_are_worth_less_and_tokens_for_a_loss_reach_it():
     assert worth(500, 1000) == 500
     assert worth(2000, 1000) == pytest.approx(1000 + 1000 * 0.9682, rel=1e-3)
     assert worth(1e9, 1000) == pytest.approx(1000 * 16.39)
-
-
-def test_tokens_for_a_loss_are_those_that_reach_it():
     law = replace(TRUE, pass_tokens=1e6)
     assert law.loss(2e6, 1e6, law.tokens_for(2e6, 1e6, 4.5)) == pytest.approx(4.5)
     assert law.tokens_for(2e6, 1e6, 1.4) == inf

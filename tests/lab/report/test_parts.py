@@ -218,14 +218,11 @@ def pages(tmp_path_factory):
     return written
 
 
-def test_the_cost_of_a_run_says_what_its_time_went_to(pages):
+def test_a_run_opens_with_what_one_wants_to_know_and_its_cost_with_its_time(pages):
     found = pages["trained"].read_text()
     for what in ("training steps", "waiting for batches", "evaluations", "saving"):
         assert re.search(rf">{what}</td><td[^>]*></td><td[^>]*>[\d.]+ \w+, \d+%</td>", found), what
     assert [lab_api.units.count_text(n) for n in (462.7, 999.6, 1500)] == ["463", "1.00k", "1.50k"]
-
-
-def test_a_run_opens_with_what_one_wants_to_know(pages):
     found = re.findall("<h2>(.*?)</h2>", pages["trained"].read_text())
     assert found == ["Result", "Curves", "Answers", "Cost", "Spec"]
     answers = pages["trained"].read_text().partition("<h2>Answers")[2].partition("<h2>Cost")[0]

@@ -161,24 +161,19 @@ def plain(passage, offsets, scores, none=False):
     )  # fmt: skip
 
 
-def test_the_text_is_the_passages_own():
+def test_the_text_is_the_passages_own_and_a_window_without_text_has_no_answer():
     passage = "In 1999 (née  Smith’s) paid."
     found = plain(passage, [(-1, -1), (8, 12), (12, 22), (22, 28)], [[0, 2, 1, 0], [0, 1, 2, 0]])
     assert found.text == "(née  Smith’s)"
     # Some tokenisers count the space before a word in.
     assert plain(passage, [(-1, -1), (2, 7)], [[0, 1], [0, 1]]).text == "1999"
-
-
-def test_a_window_without_text_has_no_answer():
     nothing = [(-1, -1), (3, 3)]
     assert plain("abc def", nothing, [[1, 2], [1, 2]]) == Decoded("", "", None, ())
     perhaps = plain("abc def", nothing, [[1, 2], [1, 2]], none=True)
     assert (perhaps.text, perhaps.odds) == ("", NOWHERE)
     assert [(one.text, one.probability) for one in perhaps.best] == [("", 1.0)]
     assert json.dumps(perhaps.odds)
-
-
-def test_equal_scores_go_to_the_first():
+    # Equal scores go to the first.
     words = offsets_of(PASSAGE)
     found = plain(PASSAGE, [(-1, -1), *words], [[0.0] * (1 + len(words))] * 2)
     assert [one.text for one in found.best] == ["the", "the cat", "the cat sat"]
