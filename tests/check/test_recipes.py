@@ -54,27 +54,24 @@ PLAIN = {"decay": 0, "bias_correction": True, "layer_decay": 1}
 MANY = Xnli(data="-", examples=400_000)
 
 
-@pytest.mark.parametrize(
-    ("system", "width", "task", "rule", "settings"),
-    [
-        ("electra", 768, GLUE, {"layer_decay": 0.8}, {}),
-        ("electra", 1024, GLUE, {"layer_decay": 0.9, "lr": 5e-5}, {}),
-        *(("albert", 768, task, {**START, "bias_correction": False}, {})
-          for task in (GLUE, SQUAD, RACE, Xnli(data="-"))),
-        *(("roberta", 768, task, {"decay_exempt": "none"}, {}) for task in (GLUE, SQUAD, RACE)),
-        ("roberta", 768, Glue(task="qqp", data="-"), {"warmup": 0.25}, {}),
-        ("xlnet", 768, Glue(task="stsb", data="-"), {**PLAIN, "gradient_decay": 1}, {}),
-        ("xlnet", 768, SQUAD, {**PLAIN, "gradient_decay": 0.75}, {}),
-        ("xlnet", 768, RACE, {**PLAIN, "gradient_decay": 1}, {}),
-        ("spanbert", 768, Squad(data="-", version=2), {"lr": 2e-5, "bias_correction": False},
-         {"epochs": 4, "seq": 512, "batch": 32}),
-        ("xlm", 1024, MANY, {**FIXED, "decay": 0, "clip": 0}, {"epochs": 12.5}),
-        ("bert", 768, Xnli(data="-"), {}, {"epochs": 2}),
-        ("electra", 256, RACE, {}, {"seq": 512}),
-        ("electra", 256, Choose(), {}, {"seq": 512}),
-        ("electra", 256, Tagging(data="-"), {}, {"seq": 256}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("system", "width", "task", "rule", "settings"), [
+    ("electra", 768, GLUE, {"layer_decay": 0.8}, {}),
+    ("electra", 1024, GLUE, {"layer_decay": 0.9, "lr": 5e-5}, {}),
+    *(("albert", 768, task, {**START, "bias_correction": False}, {})
+      for task in (GLUE, SQUAD, RACE, Xnli(data="-"))),
+    *(("roberta", 768, task, {"decay_exempt": "none"}, {}) for task in (GLUE, SQUAD, RACE)),
+    ("roberta", 768, Glue(task="qqp", data="-"), {"warmup": 0.25}, {}),
+    ("xlnet", 768, Glue(task="stsb", data="-"), {**PLAIN, "gradient_decay": 1}, {}),
+    ("xlnet", 768, SQUAD, {**PLAIN, "gradient_decay": 0.75}, {}),
+    ("xlnet", 768, RACE, {**PLAIN, "gradient_decay": 1}, {}),
+    ("spanbert", 768, Squad(data="-", version=2), {"lr": 2e-5, "bias_correction": False},
+     {"epochs": 4, "seq": 512, "batch": 32}),
+    ("xlm", 1024, MANY, {**FIXED, "decay": 0, "clip": 0}, {"epochs": 12.5}),
+    ("bert", 768, Xnli(data="-"), {}, {"epochs": 2}),
+    ("electra", 256, RACE, {}, {"seq": 512}),
+    ("electra", 256, Choose(), {}, {"seq": 512}),
+    ("electra", 256, Tagging(data="-"), {}, {"seq": 256}),
+])  # fmt: skip
 def test_rules_and_rows_are_those_of_the_releases(system, width, task, rule, settings):
     found = Published(system, width).recipe(task)
     assert settings.items() <= found.items()
@@ -177,19 +174,16 @@ def test_a_head_that_came_without_files_is_as_it_was_learned():
     assert Read().train == ""
 
 
-@pytest.mark.parametrize(
-    ("text", "pooler"),
-    [
-        (f"recipe=bert {RTE}", True), (f"recipe=distilbert {RTE}", "relu"),
-        ('recipe=distilbert task=squad("a", examples=9)', False),
-        (f"recipe=modernbert {RTE}", "transform"), (f"recipe=modernbert {TAGS}", "transform"),
-        (f"recipe=eurobert {RTE}", "gelu-mean"), (f"recipe=eurobert {TAGS}", False),
-        *((f"recipe={family} {RTE}", False) for family in ("electra", "xlm", "stackingbert")),
-        (f"recipe=electra pooler=true {RTE}", True),
-        (f"recipe=electra stage 'a' {{ objective=sop }} stage 'b' {{ {RTE} }}", True),
-        (f"recipe=electra stage 'a' {{ objective=mlm }} stage 'b' {{ {RTE} }}", False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "pooler"), [
+    (f"recipe=bert {RTE}", True), (f"recipe=distilbert {RTE}", "relu"),
+    ('recipe=distilbert task=squad("a", examples=9)', False),
+    (f"recipe=modernbert {RTE}", "transform"), (f"recipe=modernbert {TAGS}", "transform"),
+    (f"recipe=eurobert {RTE}", "gelu-mean"), (f"recipe=eurobert {TAGS}", False),
+    *((f"recipe={family} {RTE}", False) for family in ("electra", "xlm", "stackingbert")),
+    (f"recipe=electra pooler=true {RTE}", True),
+    (f"recipe=electra stage 'a' {{ objective=sop }} stage 'b' {{ {RTE} }}", True),
+    (f"recipe=electra stage 'a' {{ objective=mlm }} stage 'b' {{ {RTE} }}", False),
+])  # fmt: skip
 def test_poolers_are_those_of_the_systems(text, pooler):
     assert bertc.resolve(text).encoder.pooler == pooler
 

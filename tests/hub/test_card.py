@@ -13,10 +13,8 @@ from bertc.run.models.runs import import_run
 from bertc.use.card import export_with_card
 from tests.run.conftest import lines as metrics
 
-SPEC = (
-    "layers=1 hidden=16 heads=2 ffn=32 vocab=wordpiece(64) seq=16 batch=2 steps=4 eval_every=2 "
-    "save_every=2 keep=all device=cpu precision=fp32 objective=mlm holdout=20% "
-)
+SPEC = "layers=1 hidden=16 heads=2 ffn=32 vocab=wordpiece(64) seq=16 batch=2 steps=4 eval_every=2 "
+SPEC += "save_every=2 keep=all device=cpu precision=fp32 objective=mlm holdout=20% "
 NAME = "odd\x1b[31m\u202e`name`.txt"
 
 

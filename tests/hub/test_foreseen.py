@@ -97,30 +97,24 @@ def test_what_stands_in_the_way_is_said_with_values_that_lead_to_a_layout(spec, 
     assert not instead, f"no end of obstacles: {sets}"
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        "", "share=all E=32", "objective=mlm+sop", f"{XLNET} segments=0 head=linear",
-        # a number beyond its layers
-        "positions=rotary norm=pre(embeddings=true, first=false) segments=0 dropout=0 "
-        "activation=geglu attention=local(8, global_every=9)",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("spec", [
+    "", "share=all E=32", "objective=mlm+sop", f"{XLNET} segments=0 head=linear",
+    # a number beyond its layers
+    "positions=rotary norm=pre(embeddings=true, first=false) segments=0 dropout=0 "
+    "activation=geglu attention=local(8, global_every=9)",
+])  # fmt: skip
 def test_nothing_is_said_of_what_a_layout_holds(spec):
     norm = ["norm=post(embeddings=false)", "dropout=0"] * ("plm" in spec)
     assert remarked(*spec.replace(", ", ",").split(), *norm) == []
 
 
-@pytest.mark.parametrize(
-    ("spec", "cls"),
-    [
-        ("xlm-r-base", "XLMRobertaForMaskedLM"),
-        ("camembert-base", "CamembertForMaskedLM"),
-        ("roberta-base", "RobertaForMaskedLM"),
-        ("extends roberta-base task=classify(labels=['a', 'b']) steps=9 layout=xlm-roberta",
-         "XLMRobertaForSequenceClassification"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("spec", "cls"), [
+    ("xlm-r-base", "XLMRobertaForMaskedLM"),
+    ("camembert-base", "CamembertForMaskedLM"),
+    ("roberta-base", "RobertaForMaskedLM"),
+    ("extends roberta-base task=classify(labels=['a', 'b']) steps=9 layout=xlm-roberta",
+     "XLMRobertaForSequenceClassification"),
+])  # fmt: skip
 def test_a_layout_that_is_written_is_taken(spec, cls):
     encoder = alone(resolve(spec))
     names = [weight.name for weight in model_weights(encoder)]

@@ -223,8 +223,7 @@ def test_vectors_of_other_modules_are_refused_by_name(tmp_path):
     imported = import_run(folder, tmp_path / "run")
     assert "the encoder is imported without them" in imported.summary(folder)
     for each in (folder, tmp_path / "run"):
-        with pytest.raises(DataError, match=named):
-            bertc.load(each).embed(TEXTS)
+        pytest.raises(DataError, bertc.load(each).embed, TEXTS).match(named)
         with pytest.raises(DataError, match=named):
             bertc.resolve(f"init='{each}' task=embed('x.tsv', text=a, positive=b, examples=9)")
         assert bertc.load(each).embed(TEXTS, "mean").shape == (5, 24)

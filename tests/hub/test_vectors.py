@@ -414,8 +414,7 @@ def test_folders_with_other_ways_and_without_marks_are_refused_by_name(tmp_path)
     for name, (content, named) in FOREIGN.items():
         before = (folder / name).read_text() if (folder / name).exists() else "{}"
         write(folder, {name: content})
-        with pytest.raises(DataError, match=named):
-            bertc.load(folder).embed(LATE_TEXTS)
+        pytest.raises(DataError, bertc.load(folder).embed, LATE_TEXTS).match(named)
         (folder / name).write_text(before)
     write(folder, {"config_sentence_transformers.json": PYLATE})
     with pytest.raises(DataError, match=r"no token '\[Q\] ', which query_mark puts before"):

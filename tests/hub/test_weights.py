@@ -299,8 +299,7 @@ def test_a_configuration_without_a_type_is_known_by_its_classes_or_settings(fold
     path.write_text('{"architectures": ["T5Model"]}')
     pytest.raises(DataError, read_config, path).match("unsupported model_type null")
     path.rename(path.with_name("bert_config.json"))
-    with pytest.raises(MissingInputError) as error:
-        read_config(path)
+    error = pytest.raises(MissingInputError, read_config, path)
     assert error.value.help == f"{folder}/bert_config.json has the same content: copy it"
 
 

@@ -101,13 +101,10 @@ def test_special_tokens_in_the_text_are_text_and_too_little_is_refused(made, tmp
     assert ids.count(corpus.vocabulary.sep) == corpus.texts[0].facts["train"]["documents"]
 
 
-@pytest.mark.parametrize(
-    ("texts", "train", "heldout"),
-    [
-        (["One hen. Two hens. Three hens."], 2, 1), (["One hen. Two hens."] * 20, 38, 2),
-        (["Zero.", "One hen. " * 300], 298, 3), (["One hen. " * 300, "Zero. Nil."], 300, 2),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("texts", "train", "heldout"), [
+    (["One hen. Two hens. Three hens."], 2, 1), (["One hen. Two hens."] * 20, 38, 2),
+    (["Zero.", "One hen. " * 300], 298, 3), (["One hen. " * 300, "Zero. Nil."], 300, 2),
+])  # fmt: skip
 def test_a_part_is_always_held_out(made, tmp_path, texts, train, heldout):
     path = written(tmp_path / "a.jsonl", *texts)
     corpus = made(FEW_WORDS, "holdout=0.01", data=f'"{path}"')

@@ -390,16 +390,13 @@ def test_a_store_that_answers_late_or_wrongly_is_read_again(store, program, tmp_
         assert same(read.train(step), straight.train(step))
 
 
-@pytest.mark.parametrize(
-    ("fault", "kind", "said"),
-    [
-        (TimeoutError("too slow"), LostStoreError, r"cannot .*: \d+ tries in 0 s, too slow"),
-        (TimeoutError(), LostStoreError, "tries in 0 s, no whole answer came in time"),
-        (AttributeError("no attribute 'strip'"), LostStoreError, "no whole answer came in time"),
-        (b"wrong", MissingInputError, "tries in 0 s, .* not what the manifest says"),
-        (PermissionError("Forbidden"), MissingInputError, "cannot read .*: Forbidden"),
-    ],
-)
+@pytest.mark.parametrize(("fault", "kind", "said"), [
+    (TimeoutError("too slow"), LostStoreError, r"cannot .*: \d+ tries in 0 s, too slow"),
+    (TimeoutError(), LostStoreError, "tries in 0 s, no whole answer came in time"),
+    (AttributeError("no attribute 'strip'"), LostStoreError, "no whole answer came in time"),
+    (b"wrong", MissingInputError, "tries in 0 s, .* not what the manifest says"),
+    (PermissionError("Forbidden"), MissingInputError, "cannot read .*: Forbidden"),
+])  # fmt: skip
 def test_a_store_that_stays_wrong_is_named(store, tmp_path, fault, kind, said):
     read = read_at(store, tmp_path / "other").stages[0]
     Faulty.faults[:] = [fault] * 1000
@@ -508,15 +505,12 @@ def test_damage_of_the_same_size_in_a_store_is_mended_as_its_message_says(
     read_all(to, tmp_path / "repaired")
 
 
-@pytest.mark.parametrize(
-    ("address", "said"),
-    [
-        ("nowhere", "there is no prepared text at nowhere"),
-        ("s3:/bucket/x", "did you mean s3://bucket/x?"),
-        ("s3//bucket/x", "did you mean s3://bucket/x?"),
-        ("s3:bucket/x", "did you mean s3://bucket/x?"),
-    ],
-)
+@pytest.mark.parametrize(("address", "said"), [
+    ("nowhere", "there is no prepared text at nowhere"),
+    ("s3:/bucket/x", "did you mean s3://bucket/x?"),
+    ("s3//bucket/x", "did you mean s3://bucket/x?"),
+    ("s3:bucket/x", "did you mean s3://bucket/x?"),
+])  # fmt: skip
 def test_an_address_without_text(tmp_path: Path, address: str, said: str) -> None:
     refused = pytest.raises(MissingInputError, tokenizer_at, address, tmp_path)
     assert said in f"{refused.value.message}; {refused.value.help}"
