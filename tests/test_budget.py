@@ -21,9 +21,9 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 63_050,
-    "lab": 9_600,
-    "tests": 39_560,
+    "core": 63_150,
+    "lab": 10_280,
+    "tests": 40_040,
     "words of docs": 32_560,
     "lines of README": 120,
     "lines a kind": 390,

@@ -12,11 +12,9 @@ Sentences = Literal["split", "lines", "whole"]
 
 ``split``: found by a library; ``lines``: one sentence per line, blank lines between documents;
 ``whole``: text stays unchanged, white space included."""
-
 Language = Annotated[str, AfterValidator(plain_name)]
 """The user's name for the language of a text, such as ``en``; empty for none."""
-
-
+Cut = bool | Literal["random", "end"]
 WINDOW = 16
 """Shards whose rows are mixed with each other: about a billion tokens."""
 
@@ -200,11 +198,12 @@ class DocSentences(RowFormat):
     """Whole sentences of one document, as many as fit (RoBERTa 4.2, SpanBERT as released).
 
     With ``cut`` each document is one row: its beginning, up to the last token that fits, or with
-    ``cut=random`` as many tokens from a place that is drawn in every pass (ESM-2).
+    ``cut=random`` as many tokens from a place that is drawn in every pass (ESM-2); ``end``: its
+    last ones, the newest of a session.
     """
 
     kind: Literal["doc-sentences"] = "doc-sentences"
-    cut: Annotated[bool | Literal["random"], Field(exclude_if=not_)] = False
+    cut: Annotated[Cut, Field(exclude_if=not_)] = False
 
 
 class SingleSegment(RowFormat):

@@ -12,7 +12,7 @@ from bertc.lang.read.scan import Token
 Child = Token | tree.Placed
 """A part of a rule: a sign, or the node of a word, a value or a rule."""
 _ESCAPE = re.compile(r"\\(u\{[0-9a-fA-F]{1,6}\}|.)")
-_ESCAPED = {"n": "\n", "t": "\t"}
+_ESCAPED = {"n": "\n", "t": "\t", "\\": "\\", '"': '"', "'": "'"}
 OF_SEVERAL = {"list": tree.Series, "grid": tree.Grid, "sum": tree.Sum}
 """The nodes of rules that have values alone."""
 
@@ -92,7 +92,7 @@ def _number(span: Span) -> tree.Number:
 def _unescape(match: re.Match[str]) -> str:
     code = match.group(1)
     if len(code) == 1:
-        return _ESCAPED.get(code, code)
+        return _ESCAPED.get(code, f"\\{code}")  # as in regular expressions
     point = int(code[2:-1], 16)
     no_character = point > 0x10FFFF or 0xD800 <= point < 0xE000
     return "\ufffd" if no_character else chr(point)

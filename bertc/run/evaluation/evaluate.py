@@ -44,6 +44,7 @@ from bertc.run.train.state import Progress
 from bertc.tasks.examples.task import TaskData
 from bertc.text.batches.arranged import TextData
 from bertc.text.batches.running import RunningData
+from bertc.text.batches.stage import StageData
 from bertc.text.vocab.vocabulary import characters_by_token
 
 EVERYTHING = 1 << 40
@@ -172,8 +173,8 @@ def _of_text(run: OpenRun, data: TextData, how: Manner, view: Display) -> tuple[
         evaluation = _slide(run, data, costs, how, examples, view)
         return evaluation, time.perf_counter() - began
     sizes = heldout_sizes(stage, run.microbatch, run.ranks)
-    if how.last:
-        batches = fetch(data, sizes, examples, view)
+    if how.last and isinstance(data, StageData):
+        batches = fetch(replace(data, grain=1), range(1, sizes[-1] + 1), examples, view)
         return last_tokens.rank_last(model, stage, batches, vocabulary), 0.0
     objective = make_objective(model, stage, False, frozen_networks(stage, model))
     if isinstance(data, RunningData):

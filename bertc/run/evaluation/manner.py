@@ -65,7 +65,7 @@ class Manner:
         model.same_length = self.same_length
         lengths = {"seq": self.seq or stage.seq, "memory": memory}
         rows = {"pairs": "none", "padded": self.last, "pack": False}
-        rows["format"] = DocSentences() if self.last else Stream()
+        rows["format"] = DocSentences(cut="end") if self.last else Stream()
         return stage.model_copy(update=lengths | (rows if self.last or self.sliding else {}))
 
     def refuse_for_tasks(self) -> None:

@@ -105,6 +105,7 @@ class StageData:
     static_copies: int = 0
     mixing: Literal["rows", "batches"] = "rows"
     turns: tuple[float, NDArray[np.int32]] | None = None
+    grain: int = GRAIN  # numbers of held-out rows are multiples of it
     _block: tuple[int, Places] | None = field(default=None, repr=False)
     _ahead: dict[int, list[set[tuple[int, int]]]] = field(default_factory=dict, repr=False)
 
@@ -153,9 +154,10 @@ class StageData:
         """Rows of a batch, and the number of batches of each language."""
         of_sources = [len(source.copies[0]) for source in self.heldout_sources]
         totals = [sum(of_sources[source] for source in group) for group in self._languages()]
-        shares = (math.ceil(examples * n / sum(of_sources) / GRAIN) * GRAIN for n in totals)
-        counts = [min(w, n - n % GRAIN or n) for w, n in zip(shares, totals, strict=True)]
-        grains = [count for count in counts if count >= GRAIN] or counts
+        grain = self.grain
+        shares = (math.ceil(examples * n / sum(of_sources) / grain) * grain for n in totals)
+        counts = [min(w, n - n % grain or n) for w, n in zip(shares, totals, strict=True)]
+        grains = [count for count in counts if count >= grain] or counts
         fitting = (size for size in reversed(sizes) if not any(count % size for count in grains))
         rows = next(fitting, sizes[-1])
         return rows, [max(count // rows, 1) for count in counts]

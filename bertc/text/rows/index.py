@@ -59,7 +59,7 @@ class Fitting:
 
 
 def overhangs(a_n: Offsets, b_n: Offsets, room: int) -> tuple[Offsets, Offsets]:
-    """Tokens to cut from pairs of texts of so many, one by one from the longer; ties from b."""
+    """Tokens to cut from pairs of texts, one by one from the longer; ties from b."""
     over_n = np.maximum(a_n + b_n - room, 0)
     from_a_n, from_b_n = np.clip(a_n - b_n, 0, over_n), np.clip(b_n - a_n, 0, over_n)
     equal_n = over_n - from_a_n - from_b_n
@@ -114,7 +114,7 @@ def _blocks(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[NDAr
         case data.Blocks():
             yield from _even(tokens, fitting.room)
         case data.DocSentences(cut=cut) if cut:
-            yield from _one_a_document(tokens, fitting, anywhere=cut == "random")
+            yield from _one_a_document(tokens, fitting, cut)
         case data.SegmentPair() | data.SentencePair() as form:
             rows = text_pairs(tokens, how.pairs, form, fitting)
         case data.SingleSegment(short=short):
@@ -171,16 +171,17 @@ def _even(tokens: Tokens, room: int) -> Iterator[NDArray[Any]]:
         yield _running(starts, starts + room)
 
 
-def _one_a_document(tokens: Tokens, fitting: Fitting, anywhere: bool) -> Iterator[NDArray[Any]]:
+def _one_a_document(tokens: Tokens, fitting: Fitting, cut: data.Cut) -> Iterator[NDArray[Any]]:
     for begin in range(0, len(tokens.documents) - 1, BLOCK_ROWS):
         bounds = np.array(tokens.sentences[tokens.documents[begin : begin + BLOCK_ROWS + 1]])
         starts, ends = bounds[:-1], bounds[1:] - 1  # the separator
-        cut = np.minimum(ends, starts + fitting.room)
-        block = _running(starts, cut)
-        if anywhere:
-            block["b"] = cut - ends
+        beyond = np.maximum(ends - starts - fitting.room, 0)
+        starts = starts + beyond * (cut == "end")
+        block = _running(starts, np.minimum(ends, starts + fitting.room))
+        if cut == "random":
+            block["b"] = -beyond
         else:
-            fitting.lost += int((ends - cut).sum())
+            fitting.lost += int(beyond.sum())
         yield block
 
 

@@ -45,7 +45,7 @@ NOT_PASSED_ON = frozenset(
 ANOTHER = (
     "copy it again from its source, or take another tokenizer: vocab=wordpiece(30k) learns one"
 )
-ESM = "EsmTokenizer"
+ESM_CLASS = "EsmTokenizer"
 """A class of Python alone whose rules are written as a tokenizer.json."""
 TOKENS_OF_CHARACTER = 64
 """Tokens that a character may become; compatibility forms have up to 18 characters."""
@@ -118,7 +118,7 @@ def _read(folder: Path, lower: bool) -> dict[str, Any]:
         theirs = _load(folder, do_lower_case=False)
         if _lowers(theirs):
             raise DataError("lower=false does not keep its capitals", "leave lower=false out")
-    backend = of_esm(theirs) if type(theirs).__name__ == ESM else theirs.backend_tokenizer
+    backend = of_esm(theirs) if type(theirs).__name__ == ESM_CLASS else theirs.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
     checked_size(theirs.get_vocab(), "its vocabulary")  # whose text has a line for each id below
@@ -194,7 +194,7 @@ def _settle_class(folder: Path, files: set[str]) -> None:
     if theirs is None and "AutoTokenizer" in str(config.get("auto_map")):
         message = "its tokenizer is code of the folder, which bertc does not run"
         raise UnsafeError(message, FAST_ONLY)
-    slow = theirs and not issubclass(theirs, TokenizersBackend) and theirs.__name__ != ESM
+    slow = theirs and not issubclass(theirs, TokenizersBackend) and theirs.__name__ != ESM_CLASS
     if slow or (theirs is None and not generic and "tokenizer.json" not in files):
         reason = "a class of Python without a fast backend" if slow else "which transformers lacks"
         raise DataError(f"its tokenizer is {shown(named)}, {reason}", FAST_ONLY)

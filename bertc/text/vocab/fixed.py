@@ -15,6 +15,7 @@ from bertc.base.diagnostics.errors import UnknownTokensError
 from bertc.base.storage.paths import user_path
 from bertc.base.storage.plain_file import name_few, read_text, shown
 from bertc.ir.vocabulary import SPECIALS_BY_MODEL, Characters, Fixed, Kmers, Listed
+from bertc.text.sources.cells import ITEM_END
 from bertc.text.sources.source import TextSource
 from bertc.text.tokenizers.by_transformers import LARGEST_FILE_BYTES
 from bertc.text.vocab.vocabulary import ROLES, Vocabulary, from_tokenizer
@@ -112,7 +113,8 @@ def unknown_remark(
     if isinstance(node, Kmers):  # letters are named
         vocabulary = fixed_vocabulary(Characters(alphabet=node.alphabet, case=node.case))
     unread = Counter[str]()
-    for text in (piece.text[:LOOKED_AT] for piece in islice(source.read(), MOST_LOOKED_AT)):
+    for piece in islice(source.read(), MOST_LOOKED_AT):
+        text = piece.text[:LOOKED_AT].replace(ITEM_END, " ")
         encoding = vocabulary.tokenizer.encode(text, add_special_tokens=False)
         parts = zip(encoding.ids, encoding.offsets, strict=True)
         unread.update(text[start:end] for token, (start, end) in parts if token == vocabulary.unk)

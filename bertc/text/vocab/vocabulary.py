@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, processors
 from bertc.base.diagnostics import DataError, escaped
 from bertc.base.storage.paths import user_path
 from bertc.ir.vocabulary import TokenizerFile
-from bertc.text.tokenizers.by_transformers import ANOTHER, ESM, checked_size
+from bertc.text.tokenizers.by_transformers import ANOTHER, ESM_CLASS, checked_size
 from bertc.text.tokenizers.reading import read_tokenizer, tokenizer_folder
 
 ROLES: Mapping[str, tuple[str, ...]] = {
@@ -84,7 +84,7 @@ class Vocabulary:
         if segments in ("needed", "unread"):
             types = ["token_type_ids"] if segments == "needed" else []
             config[INPUTS] = ["input_ids", *types, "attention_mask"]
-        if config["tokenizer_class"] == ESM:  # whose own default is a token
+        if config["tokenizer_class"] == ESM_CLASS:  # whose own default is a token
             config.setdefault("eos_token", None)
         came = self.passed_on.get(LONGEST_ROW)
         stated = came if isinstance(came, int | float) and came > 0 else 0
@@ -94,7 +94,7 @@ class Vocabulary:
             content = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
             (folder / f"{name}.json").write_text(content, encoding="utf-8")
         model = json.loads(self.tokenizer.to_str())["model"]
-        if model["type"] == "WordPiece" or config["tokenizer_class"] == ESM:
+        if model["type"] == "WordPiece" or config["tokenizer_class"] == ESM_CLASS:
             tokens = (self.token(token_id) for token_id in range(self.size))
             (folder / "vocab.txt").write_text("\n".join(tokens) + "\n", encoding="utf-8")
         elif model["type"] == "BPE":

@@ -113,11 +113,33 @@ class _VocabularyLoss(torch.autograd.Function):
         logits_nv = F.linear(x_ne, table_ve)
         bias_v = bias_v.float()
         differentiated = any(ctx.needs_input_grad)
-        if kernels is None:
-            results = _by_chunks(logits_nv, bias_v, targets_n, chances_n, tokens, differentiated)
-        else:
+        if kernels:
             results = kernels.vocabulary_loss(logits_nv, bias_v, targets_n, chances_n, tokens)
-        losses_n, hits_n, drawn_n = results
+            losses_n, hits_n, drawn_n = results
+        else:  # in chunks; if differentiated the logits become their own gradient
+            losses_n = torch.empty(len(logits_nv), device=logits_nv.device)
+            hits_n = torch.empty_like(targets_n, dtype=torch.bool)
+            drawn_n = None if chances_n is None else torch.empty_like(targets_n)
+            chunk = CPU_CHUNK if logits_nv.device.type == "cpu" else GPU_CHUNK
+            rows = max(1, chunk // len(bias_v))
+            for start in range(0, len(logits_nv), rows):
+                part = slice(start, start + rows)
+                target_n1 = targets_n[part, None]
+                z_nv = logits_nv[part].float() + bias_v
+                top_n1, best_n1 = z_nv.max(1, keepdim=True)
+                if tokens:
+                    best_n1 = _best(z_nv, target_n1[:, 0], tokens)[:, None]
+                hits_n[part] = (best_n1 == target_n1)[:, 0]
+                right_n1 = z_nv.gather(1, target_n1)
+                z_nv.sub_(top_n1).exp_()
+                total_n1 = z_nv.sum(1, keepdim=True)
+                if chances_n is not None and drawn_n is not None:
+                    drawn_n[part] = draw(z_nv, chances_n[part])
+                losses_n[part] = (total_n1.log() + top_n1 - right_n1)[:, 0]
+                if differentiated:
+                    z_nv.mul_(total_n1.reciprocal())
+                    z_nv.scatter_add_(1, target_n1, torch.full_like(right_n1, -1.0))
+                    logits_nv[part] = z_nv
         ctx.save_for_backward(x_ne, table_ve, logits_nv if differentiated else None)
         ctx.mark_non_differentiable(*(t for t in (hits_n, drawn_n) if t is not None))
         return losses_n, hits_n, drawn_n
@@ -135,41 +157,6 @@ class _VocabularyLoss(torch.autograd.Function):
         table_grad_ve = slope_nv.t() @ (x_ne * scale_n1) if learns else None
         bias_grad_v = (slope_nv.t() @ scale_n1)[:, 0]
         return x_grad_ne, table_grad_ve, bias_grad_v, None, None
-
-
-def _by_chunks(
-    logits_nv: Float[Tensor, "n v"],
-    bias_v: Float[Tensor, "v"],
-    targets_n: Int[Tensor, "n"],
-    chances_n: Float[Tensor, "n"] | None,
-    tokens: int,
-    differentiated: bool,
-) -> tuple[Float[Tensor, "n"], Bool[Tensor, "n"], Int[Tensor, "n"] | None]:
-    """Losses, hits and samples; if ``differentiated`` the logits become their own gradient."""
-    losses_n = torch.empty(len(logits_nv), device=logits_nv.device)
-    hits_n = torch.empty_like(targets_n, dtype=torch.bool)
-    drawn_n = None if chances_n is None else torch.empty_like(targets_n)
-    chunk = CPU_CHUNK if logits_nv.device.type == "cpu" else GPU_CHUNK
-    rows = max(1, chunk // len(bias_v))
-    for start in range(0, len(logits_nv), rows):
-        part = slice(start, start + rows)
-        target_n1 = targets_n[part, None]
-        z_nv = logits_nv[part].float() + bias_v
-        top_n1, best_n1 = z_nv.max(1, keepdim=True)
-        if tokens:
-            best_n1 = _best(z_nv, target_n1[:, 0], tokens)[:, None]
-        hits_n[part] = (best_n1 == target_n1)[:, 0]
-        right_n1 = z_nv.gather(1, target_n1)
-        z_nv.sub_(top_n1).exp_()
-        total_n1 = z_nv.sum(1, keepdim=True)
-        if chances_n is not None and drawn_n is not None:
-            drawn_n[part] = draw(z_nv, chances_n[part])
-        losses_n[part] = (total_n1.log() + top_n1 - right_n1)[:, 0]
-        if differentiated:
-            z_nv.mul_(total_n1.reciprocal())
-            z_nv.scatter_add_(1, target_n1, torch.full_like(right_n1, -1.0))
-            logits_nv[part] = z_nv
-    return losses_n, hits_n, drawn_n
 
 
 def adaptive_loss(
