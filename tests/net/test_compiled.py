@@ -16,7 +16,8 @@ from tests.net import compiled, goldens
 from tests.net.programs import FARM, PROGRAMS, spec
 
 UNTRIED = {
-    ("vocabulary", "extend"), ("vocabulary", "trim"),  # tests/run/test_other_tokens.py
+    *(("vocabulary", kind) for kind in ("extend", "trim", "characters", "kmers", "listed")),
+    # tests/run/test_other_tokens.py
     *(("embeddings", kind) for kind in UNIONS["embeddings"]),
     ("corpus", "hf"),  # needs a network
     ("corpus", "prepared"), ("corpus", "fasta"),  # tests/text: test_prepared, test_sequences
