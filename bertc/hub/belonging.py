@@ -102,11 +102,11 @@ def _other_files(run: Path) -> Iterator[tuple[str, str]]:
         path = run / name
         if is_file(path) and _digest(path) != digest:
             yield (f"{path} is not what this run wrote", as_it_is)
-    made = _mapping(stated.get("weights"))
-    if isinstance(made.get("step"), int) and is_folder(run / "model"):
-        weights = _weights_of(run / "checkpoints" / checkpoint_name(made["step"]))
-        if weights and weights != made.get("sha256"):
-            other = f"was made of other weights than those of step {made['step']:,}"
+    written = _mapping(stated.get("weights"))
+    if isinstance(written.get("step"), int) and is_folder(run / "model"):
+        weights = _weights_of(run / "checkpoints" / checkpoint_name(written["step"]))
+        if weights and weights != written.get("sha256"):
+            other = f"was made of other weights than those of step {written['step']:,}"
             yield f"{run / 'model'} {other}", as_it_is
 
 

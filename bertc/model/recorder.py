@@ -187,8 +187,8 @@ def try_out(part: Own, place: OwnPlace, sizes: _Sizes) -> dict[str, bool]:
     torch.manual_seed(0)
     y = call()
     if not isinstance(y, Tensor) or y.shape != shape:
-        made = tuple(y.shape) if isinstance(y, Tensor) else f"a {type(y).__name__}"
-        raise RefusedError(f"it makes {made} of states {tuple(x.shape)}, not {shape}")
+        result = tuple(y.shape) if isinstance(y, Tensor) else f"a {type(y).__name__}"
+        raise RefusedError(f"it makes {result} of states {tuple(x.shape)}, not {shape}")
     unread = _inputs(part, place, sizes, _ROWS, _TOKENS)
     if not all(map(torch.equal, inputs.values(), unread.values())):
         raise RefusedError("it changes what it reads: copy that first")

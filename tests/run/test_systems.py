@@ -34,7 +34,7 @@ def test_the_loss_falls(spec, corpus_file, tmp_path, go):
     if spec.startswith(("neobert", "llama")):  # its first steps change little
         toy.append("steps=30")
     kind, table = first.vocabulary.kind, first.encoder.table
-    if isinstance(first.vocabulary, Fixed):  # of letters: the farm is told in words
+    if isinstance(first.vocabulary, Fixed):  # of letters: this text has words
         kind = "words"
         toy += ["table=whole", "optimizer=adamw(lr=3e-3, warmup=2)"]
     size = 400 if kind == "bpe" else 120  # 256 bytes come before the first word

@@ -58,8 +58,8 @@ def _read(proof: Proof, row: Row, line: bytes, where: str) -> Answer:
     except ValueError:
         fields = None
     if not isinstance(fields, dict):
-        shown = escaped(line[:SHOWN].decode(errors="replace"))
-        raise DataError(f"{where} is no JSON object: {shown}", help="a JSON object a line")
+        beginning = escaped(line[:SHOWN].decode(errors="replace"))
+        raise DataError(f"{where} is no JSON object: {beginning}", help="a JSON object a line")
     tokens, layers = fields.get("tokens", [*row.ids]), fields.get("layers") or []
     if tokens != [*row.ids] and isinstance(tokens, list):
         return {"tokens": tokens}  # vectors of other tokens are at other positions

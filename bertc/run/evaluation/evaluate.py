@@ -173,7 +173,8 @@ def _of_text(run: OpenRun, data: TextData, how: Manner, view: Display) -> tuple[
         evaluation = _slide(run, data, costs, how, examples, view)
         return evaluation, time.perf_counter() - began
     sizes = heldout_sizes(stage, run.microbatch, run.ranks)
-    if how.last and isinstance(data, StageData):
+    if how.last:
+        assert isinstance(data, StageData), "its rows are documents, as Manner says"
         batches = fetch(replace(data, grain=1), range(1, sizes[-1] + 1), examples, view)
         return last_tokens.rank_last(model, stage, batches, vocabulary), 0.0
     objective = make_objective(model, stage, False, frozen_networks(stage, model))

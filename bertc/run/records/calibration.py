@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from bertc.base.storage import durable
-from bertc.base.storage.paths import is_file
+from bertc.base.storage.paths import StrPath, is_file
 from bertc.base.storage.plain_file import read_json
 from bertc.ir.learning import AnyTask, label_names
 from bertc.ir.program import Resolved
@@ -33,10 +33,10 @@ def fit_of_head(run: Path, model: Model, title: str) -> HeadFit:
 
 
 def divide_by_temperatures(
-    run: Path, resolved: Resolved, tensors: Mapping[str, Tensor]
+    run: StrPath, resolved: Resolved, tensors: Mapping[str, Tensor]
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """Tensors with temperatures in the heads' last layers, and notes on these and on thresholds."""
-    ready, notes, known = dict(tensors), list[str](), _read(run)
+    ready, notes, known = dict(tensors), list[str](), _read(Path(run))
     for title, task in {task.title: task for task in resolved.stages[-1].tasks}.items():
         layer = [f"heads.{title}.{name}" for name in ("weight", "bias")]
         if not {*layer} <= tensors.keys():

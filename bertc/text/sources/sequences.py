@@ -90,10 +90,10 @@ def _reads(file: OpenFile) -> Iterator[tuple[_Title, int, bytes]]:
     """The same of FASTQ, four lines a read: ``@name``, letters, ``+``, qualities."""
     lines = streams.lines(file)
     for four in zip_longest(lines, lines, lines, lines, fillvalue=(0, "")):
-        (line, title), (at, letters), (_, plus), (_, qualities) = four
+        (line, title), (second, letters), (_, plus), (_, qualities) = four
         if any(text.strip() for _, text in four):
             if title[:1] != "@" or plus[:1] != "+" or len(letters) != len(qualities):
                 counts = f"{len(letters):,} letters, {len(qualities):,} qualities"
                 help = "four lines: @name, letters, +, a quality for each letter"
                 raise DataError(f"{file.path}:{line}: no read of FASTQ: {counts}", help)
-            yield (line, title[1:].encode()), at, letters.encode()
+            yield (line, title[1:].encode()), second, letters.encode()
