@@ -158,6 +158,7 @@ SPECIALS_BY_MODEL: Mapping[Specials, tuple[tuple[str, ...], tuple[str, ...]]] = 
     "nt": (("<unk>", "<pad>", "<mask>", "<cls>"), ("<eos>", "<bos>")),
 }
 """Special tokens before and after others: BERT's, ESM-2's, ESMC's, Nucleotide Transformer v2's."""
+MASKS = ("[MASK]", "<mask>")
 
 
 class OfAlphabet(Node):
@@ -186,6 +187,14 @@ class OfAlphabet(Node):
     def size(self) -> int:
         words: int = len(self.alphabet) ** self.length
         return words + len(self.singles) + sum(map(len, SPECIALS_BY_MODEL[self.specials]))
+
+    @property
+    def mask(self) -> int:
+        """The id of the mask."""
+        before, behind = SPECIALS_BY_MODEL[self.specials]
+        numbers = dict(zip(behind, range(self.size - len(behind), self.size), strict=True))
+        numbers |= {token: number for number, token in enumerate(before)}
+        return next(number for token, number in numbers.items() if token in MASKS)
 
     @model_validator(mode="after")
     def _letters_make_a_vocabulary(self) -> Self:
@@ -249,12 +258,11 @@ class Listed(Node):
     looked_up = ("size",)
 
 
+OfText = WordPiece | ByteBpe | Unigram | Words | Bytes
+"""Vocabularies that the corpus decides."""
 Fixed = Characters | Kmers | Listed
 """Vocabularies that no text decides."""
-Vocabulary = Annotated[
-    WordPiece | ByteBpe | Unigram | Words | Bytes | Fixed | TokenizerFile | Extended | Trimmed,
-    BY_KIND,
-]
+Vocabulary = Annotated[OfText | Fixed | TokenizerFile | Extended | Trimmed, BY_KIND]
 
 
 def table_rows(vocabulary: Vocabulary) -> int:

@@ -19,7 +19,7 @@ from bertc.text.shards import VERSION, spelling, tokenise_source
 from bertc.text.sources.opening import open_source
 from bertc.text.sources.source import CorpusText, LanguageSources, Sources, all_of, split_sentences
 from bertc.text.vocab import changed
-from bertc.text.vocab.fixed import fixed_vocabulary
+from bertc.text.vocab.fixed import known_vocabulary
 from bertc.text.vocab.learned import learn
 from bertc.text.vocab.vocabulary import Vocabulary, from_tokenizer, load_vocabulary
 
@@ -110,10 +110,8 @@ def vocabulary_for(
         gone = isinstance(node, TokenizerFile | Listed) and not is_taken(user_path(node.path))
         if gone or by_sentencepiece or isinstance(node, Extended | Trimmed):
             node = TokenizerFile(path=str(learned))
-    if isinstance(node, TokenizerFile):
-        return load_vocabulary(node, rows=resolved.encoder.vocab_size)
-    if isinstance(node, Fixed):
-        return fixed_vocabulary(node)
+    if isinstance(node, TokenizerFile | Fixed):
+        return known_vocabulary(node, rows=resolved.encoder.vocab_size)
     if not sources:  # of stages that learn tasks too, and read none
         texts = (CorpusText(share.corpus) for stage in resolved.stages for share in stage.data)
         sources = {text: open_source(*text) for text in dict.fromkeys(texts)}
@@ -181,9 +179,6 @@ def sample(sources: LanguageSources, progress: Progress, smoothing: float = 1.0)
     for language, source in sources:
         parts = source.parts[:: -(-len(source.parts) // MAX_PARTS)] if source.parts else (source,)
         total = sum(part.total for part in parts)
-        if source.ids:
-            message = f"{source.name} has token ids, from which no vocabulary is learned"
-            raise DataError(message, 'name the one that they are of, as in vocab="bert/vocab.txt"')
         progress.begin(f"reading {source.name} for the vocabulary", total, source.unit)
         for text, _, amount, _ in all_of(part.read for part in parts):
             rank = _rank(text)

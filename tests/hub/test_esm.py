@@ -99,3 +99,5 @@ def test_a_table_that_drops_another_token_than_the_mask_is_refused(tmp_path: Pat
     with pytest.raises(DataError, match="drops the embedding of token 9, and the mask is 4") as e:
         train(bertc.resolve(f"{spec} table=whole(dropped=9)"), tmp_path / "run", quiet=True)
     assert e.value.help == "table=whole(dropped=4)"
+    with pytest.raises(bertc.SpecError, match="E229: .* token 32, which is not the mask"):
+        bertc.resolve("extends esm2-8m vocab=characters('ACGT')")

@@ -15,8 +15,12 @@ from bertc.base.diagnostics import DataError
 from bertc.base.diagnostics.errors import UnknownTokensError
 from bertc.base.storage.place import FolderAt
 from bertc.hub.leaving.target import padding
+from bertc.ir.learning import Embed
 from bertc.ir.vocabulary import SPECIALS_BY_MODEL, Characters, Fixed, Kmers, Listed, TokenizerFile
 from bertc.tasks.corpus import prepare
+from bertc.tasks.examples.encode import encode
+from bertc.tasks.examples.task_rows import notes_on_cuts
+from bertc.tasks.layouts.example import SearchExample
 from bertc.text.prepared.making import begin_preparing, make_parts
 from bertc.text.shards import Encode
 from bertc.text.vocab.fixed import fixed_vocabulary
@@ -203,3 +207,15 @@ def test_text_of_other_letters_is_refused_unless_it_is_allowed(vocab: str) -> No
     with pytest.raises(DataError, match="of dna.txt are unknown"):
         make_parts(work, work.plan.parts, Notes())
     assert not [*Path("parts").glob("*/train.ids")]
+
+
+def test_examples_of_unknown_letters_are_reported() -> None:
+    vocabulary, task = fixed_vocabulary(Characters(alphabet="ACGT")), Embed()
+    for text, expected in (
+        ("AXXX", ["50.0% of the tokens are unknown to the vocabulary"]),
+        ("A", []),
+    ):
+        rows = encode(task, [SearchExample("1", text, None)], vocabulary, 16, 2)
+        assert rows.notes_on_unknown == expected
+        named = [f"dev examples: {note}" for note in expected]
+        assert notes_on_cuts(task, rows, 1, "dev ", 16) == named

@@ -161,9 +161,8 @@ def test_lists_are_documents_of_items_and_ids_are_tokens(tmp_path):
             ids = [t.ids[a : b - 1].tolist() for t in parts for a, b in pairwise(t.sentences)]
             known = [[corpus.vocabulary.token(i) for i in row] for row in ids]
             assert sorted(known) == sorted(filter(None, ITEMS)), "whole, in one sentence"
-    learned = resolved(f'data=files("{tmp_path}/a.jsonl", column=ids, ids=true) vocab=words(90)')
-    caught = pytest.raises(DataError, prepare, learned, tmp_path / "cache", Silent())
-    caught.match("no vocabulary is")
+    with pytest.raises(SpecError, match="E411: data has token ids, and vocab = words"):
+        resolved(f'data=files("{tmp_path}/a.jsonl", column=ids, ids=true) vocab=words(90)')
 
 
 @pytest.mark.parametrize(

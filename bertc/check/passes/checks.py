@@ -8,13 +8,13 @@ from bertc.check.passes.settings import Checker, fitting_heads, key_heads
 from bertc.check.passes.terms import check_languages, check_terms
 from bertc.cost.planning.plan import largest_divisor
 from bertc.ir.changing.growth import OF_INIT, FromLayers, FromOther
-from bertc.ir.data import FILLED, PAIRED, RUNNING, StreamPair
+from bertc.ir.data import FILLED, PAIRED, RUNNING, Files, StreamPair
 from bertc.ir.fixes import Also, Rule, argument
 from bertc.ir.network.head import POOLINGS
 from bertc.ir.network.positions import SHORTEST
 from bertc.ir.program import Complete, CompleteStage
 from bertc.ir.terms.heads import VocabularyHead
-from bertc.ir.vocabulary import table_rows
+from bertc.ir.vocabulary import Extended, OfText, table_rows
 
 
 def _depths(program: Complete) -> list[int]:
@@ -191,6 +191,12 @@ _OF_STAGES: tuple[Rule[CompleteStage], ...] = (
                     else "mixing = batches changes the language")
          + ", but rows of a stream continue their own text",
          help="format=full-sentences"),
+    Rule("E411", ("data", "vocab"),
+         lambda s: isinstance(s.vocab, OfText | Extended)
+         and any(isinstance(share.corpus, Files) and share.corpus.ids for share in s.data),
+         lambda s: f"data has token ids, and vocab = {s.vocab.kind} is made of text",
+         also=("vocab", "the vocabulary is set here"),
+         help="the vocabulary that they are of, as in vocab=\"bert/vocab.txt\""),
     Rule("E208", "microbatch", lambda s: s.microbatch and s.batch % s.microbatch,
          lambda s: f"microbatch = {s.microbatch} does not divide the batch of {s.batch}",
          also=lambda s: ("batch", f"batch = {s.batch}"),

@@ -15,6 +15,7 @@ from bertc.ir.network.head import AdaptiveHead, LinearHead, TransformHead
 from bertc.ir.network.positions import LearnedPositions, NoPositions
 from bertc.ir.program import Complete, CompleteSettings, CompleteStage, Given, Origin, Program
 from bertc.ir.program.settings import Settings, declared, layout_of
+from bertc.ir.vocabulary import OfAlphabet
 from bertc.lang.read.shapes import Limits, bounds_of, setting_shape
 
 
@@ -60,6 +61,11 @@ def check_body(check: Checker[CompleteStage]) -> None:
             return
 
 
+def _mask(program: Complete) -> int:
+    """The mask of an alphabet's vocabulary; of others, which files decide, the dropped token."""
+    return program.vocab.mask if isinstance(program.vocab, OfAlphabet) else program.table.dropped
+
+
 OF_TABLES: tuple[Rule[Complete], ...] = (
     Rule("E229", "table", lambda p: p.table.narrows and p.body.kind != "transformer",
          "table = adaptive has a table for each range of tokens, which a BiLSTM cannot read",
@@ -67,6 +73,10 @@ OF_TABLES: tuple[Rule[Complete], ...] = (
     Rule("E229", "table", lambda p: p.table.dropped >= 0 and p.body.kind != "transformer",
          lambda p: f"table = whole(dropped) is of transformers, and body = {p.body.kind}",
          also=("body", "body is set here"), help="table=whole"),
+    Rule("E229", "table", lambda p: p.table.dropped >= 0 and p.table.dropped != _mask(p),
+         lambda p: f"table drops the embedding of token {p.table.dropped}, which is not the mask",
+         also=("vocab", "the vocabulary is set here"),
+         help=lambda p: f"table=whole(dropped={_mask(p)})"),
     Rule("E269", "init", lambda p: p.table.narrows and isinstance(p.init, FromVectors),
          "init = vectors(...) begins a table of one width, and table = adaptive",
          also=("table", "table is set here"), help="table=whole"),

@@ -229,14 +229,10 @@ def _require_prepared(text: Prepared, vocab: Vocabulary) -> None:
     from bertc.base.storage.place import FolderAt
     from bertc.text.prepared import opening
     from bertc.text.shards import spelling
-    from bertc.text.vocab.fixed import fixed_vocabulary
-    from bertc.text.vocab.vocabulary import load_vocabulary
+    from bertc.text.vocab.fixed import known_vocabulary
 
     corpus = opening.read_corpus(place := FolderAt(text.path))
     opening.refuse_missing_parts(place, corpus)
-    digest = ""  # of a vocabulary to learn, which tokens cannot give
-    if isinstance(vocab, TokenizerFile):
-        digest = spelling(load_vocabulary(vocab))
-    elif isinstance(vocab, Fixed):
-        digest = spelling(fixed_vocabulary(vocab))
+    # Tokens cannot give one that is learned.
+    digest = spelling(known_vocabulary(vocab)) if isinstance(vocab, TokenizerFile | Fixed) else ""
     opening.refuse_other_tokenizer(text, corpus, digest)

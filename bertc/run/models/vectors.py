@@ -91,6 +91,7 @@ class Embedded:
     seconds: float
     empty: int = 0
     made: str = ""
+    notes: tuple[str, ...] = ()
 
     def summary(self) -> str:
         """Number of texts, width and speed; more lines if texts were cut, or are empty."""
@@ -103,7 +104,7 @@ class Embedded:
         if self.empty:
             texts = several(self.empty, "text")
             lines.append(f"{texts} without a word, with vectors of special tokens")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.notes])
 
 
 @torch.no_grad()
@@ -151,7 +152,9 @@ def embed(
     empty = sum(not text.strip() for text in texts)
     how = f"{sentences}" if by_token else f"pooling {task.pooling}" + ", of length 1" * normalise
     seconds, longest = time.perf_counter() - started, min(sentences.longest or room, room)
-    return Embedded(stacked, rows.num_cut, longest, seconds, empty, how + _say_prompt(sentences))
+    how += _say_prompt(sentences)
+    notes = tuple(rows.notes_on_unknown)
+    return Embedded(stacked, rows.num_cut, longest, seconds, empty, how, notes)
 
 
 def likeness(model: Model, folder: Path, queries: Embedded, texts: Embedded) -> Iterator[Tensor]:

@@ -31,7 +31,6 @@ from bertc.run.train.state import Progress
 from bertc.tasks.corpus import PreparedCorpus, prepare
 from bertc.tasks.layouts.parts import dev_parts
 from bertc.text.vocab.static_vectors import vectors_width
-from bertc.text.vocab.vocabulary import Vocabulary
 
 
 class RunPlace(NamedTuple):
@@ -104,19 +103,11 @@ def settle(resolved: Resolved, machine: Machine, place: RunPlace, resume: bool) 
     if ranks.is_main:
         source = None if checkpoint else source_of(resolved, corpus)
         require_same_tokens(resolved, corpus.vocabulary)
-        _require_mask(resolved, corpus.vocabulary)
+        corpus.vocabulary.require_mask(resolved.encoder.table.dropped)
         device, lengths = device_here(machine, ranks.world.per_host), corpus.row_lengths
         cost = estimate(resolved, device, devices=ranks.world.size, lengths=lengths)
         outside = Outside(lock, checkpoint, source, digests(resolved), cost)
     return Start(resolved, machine, plan, corpus, outside)
-
-
-def _require_mask(resolved: Resolved, vocabulary: Vocabulary) -> None:
-    """Refuse a table that drops another token than the mask of the vocabulary."""
-    dropped, mask = resolved.encoder.table.dropped, vocabulary.mask
-    if dropped not in (-1, mask):
-        message = f"table drops the embedding of token {dropped}, and the mask is {mask}"
-        raise DataError(message, help=f"table=whole(dropped={mask})")
 
 
 def _before(resolved: Resolved, place: RunPlace) -> tuple[Lock | None, Checkpoint | None]:

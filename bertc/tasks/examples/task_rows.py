@@ -22,6 +22,8 @@ MATCHED, ATTENDED = 1, 2
 """Uses of a token whose text has vectors of tokens."""
 TEXTS_AT_ONCE = 4096
 """Texts in a batch of the tokenizer."""
+MOST_UNKNOWN = 0.01
+"""The share of unknown tokens above which there is a remark."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,8 @@ class TaskRows:
 
     ``num_cut`` examples lost text to the length of a row, ``num_windowed`` are in windows, those of
     ``num_narrow`` shorter than the question. ``num_questions_cut`` lost some of their question to
-    its own limit. ``num_unread`` answers are in no window; words, not in their row.
+    its own limit. ``num_unread`` answers are in no window; words, not in their row. ``unknown`` is
+    the share of tokens that are.
     """
 
     token_ids: NDArray[np.int32]  # (t,)
@@ -103,6 +106,13 @@ class TaskRows:
     num_unread: int = 0
     num_windowed: int = 0
     num_narrow: int = 0
+    unknown: float = 0.0
+
+    @property
+    def notes_on_unknown(self) -> list[str]:
+        """A remark where tokens of more than ``MOST_UNKNOWN`` of the text are unknown."""
+        says = f"{self.unknown:.1%} of the tokens are unknown to the vocabulary"
+        return [says] if self.unknown > MOST_UNKNOWN else []
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -162,9 +172,10 @@ class RowBuilder:
         """The rows added so far."""
         rows = len(self._ids)
         empty = np.zeros(0, dtype=np.int64)
+        ids = np.concatenate([*self._ids, np.zeros(0, np.int32)])
         counts = [len(words) for words in self.words] or [0] * rows
         return TaskRows(
-            np.concatenate([*self._ids, np.zeros(0, np.int32)]),
+            ids,
             np.concatenate([*self._segments, np.zeros(0, np.uint8)]),
             np.cumsum([0, *map(len, self._ids)], dtype=np.int64),
             np.asarray(self.owners, dtype=np.int64),
@@ -175,7 +186,7 @@ class RowBuilder:
             np.asarray(self.firsts, dtype=np.int64),
             np.concatenate([*self.uses, np.zeros(0, np.uint8)]), self.vocabulary.cls_last, self.seq,
             self.num_cut, self.num_questions_cut, self.num_unread, self.num_windowed,
-            self.num_narrow,
+            self.num_narrow, float((ids == self.vocabulary.unk).sum() / max(1, len(ids))),
         )  # fmt: skip
 
 
@@ -261,4 +272,4 @@ def notes_on_cuts(task: AnyTask, rows: TaskRows, count: int, name: str, seq: int
     elif rows.num_unread:
         lost = f"{several(rows.num_unread, 'word')} {among} have no token in a row of {seq}"
         notes.append(f"{lost}, and are answered unread")
-    return notes
+    return [*notes, *(f"{name}examples: {note}" for note in rows.notes_on_unknown)]

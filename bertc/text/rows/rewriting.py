@@ -110,7 +110,7 @@ def too_little(name: str, content: str) -> DataError:
     return DataError(
         f"{name} holds {content}",
         "one is needed to train on and one to evaluate on; they end with . ! or ?, "
-        "with sentences=lines wherever a line does",
+        "with sentences=lines wherever a line does; of FASTA each record is one",
     )
 
 

@@ -14,17 +14,24 @@ from bertc.base.diagnostics import DataError, as_data_error
 from bertc.base.diagnostics.errors import UnknownTokensError
 from bertc.base.storage.paths import user_path
 from bertc.base.storage.plain_file import name_few, read_text, shown
-from bertc.ir.vocabulary import SPECIALS_BY_MODEL, Characters, Fixed, Kmers, Listed
+from bertc.ir.vocabulary import SPECIALS_BY_MODEL, Characters, Fixed, Kmers, Listed, TokenizerFile
 from bertc.text.sources.cells import ITEM_END
 from bertc.text.sources.source import TextSource
 from bertc.text.tokenizers.by_transformers import LARGEST_FILE_BYTES
-from bertc.text.vocab.vocabulary import ROLES, Vocabulary, from_tokenizer
+from bertc.text.vocab.vocabulary import ROLES, Vocabulary, from_tokenizer, load_vocabulary
 
 OTHER = "\ufffd"
 """Stands for text that no token spells."""
 BETWEEN_BLANKS = r"\S+"
 MOST_LOOKED_AT, LOOKED_AT = 100, 10_000
 """Texts in which unknown tokens are looked for, and characters of each, to name them."""
+
+
+def known_vocabulary(node: TokenizerFile | Fixed, rows: int = 0) -> Vocabulary:
+    """The vocabulary of a node that no text decides, for a table of ``rows``; 0: unknown."""
+    return (
+        load_vocabulary(node, rows) if isinstance(node, TokenizerFile) else fixed_vocabulary(node)
+    )
 
 
 def fixed_vocabulary(node: Fixed) -> Vocabulary:

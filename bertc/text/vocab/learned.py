@@ -20,7 +20,7 @@ from tokenizers import (
 )
 
 from bertc.base.diagnostics import DataError, as_data_error
-from bertc.ir.vocabulary import ByteBpe, Bytes, Unigram, WordPiece, Words
+from bertc.ir.vocabulary import ByteBpe, Bytes, OfText, Unigram, WordPiece, Words
 
 BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALBERT_SPECIALS = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")  # ALBERT: pad 0, unk 1
@@ -42,7 +42,7 @@ WHITE_SPACE = rf" *[[^\S ]{ALSO_SPACES}][\s{ALSO_SPACES}]*| {{2,}}"
 """A run of white space, which becomes one space; single spaces do not match, to save time."""
 
 
-def learn(node: WordPiece | ByteBpe | Unigram | Words | Bytes, texts: Sequence[str]) -> Tokenizer:
+def learn(node: OfText, texts: Sequence[str]) -> Tokenizer:
     """Learn a tokenizer of at most ``node.size`` tokens, special ones included."""
     if not any(texts):
         raise DataError("the corpus has no text", "check the data setting")

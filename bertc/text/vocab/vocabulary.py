@@ -14,13 +14,13 @@ from tokenizers import Tokenizer, processors
 
 from bertc.base.diagnostics import DataError, escaped
 from bertc.base.storage.paths import user_path
-from bertc.ir.vocabulary import TokenizerFile
+from bertc.ir.vocabulary import MASKS, TokenizerFile
 from bertc.text.tokenizers.by_transformers import ANOTHER, ESM_CLASS, checked_size
 from bertc.text.tokenizers.reading import read_tokenizer, tokenizer_folder
 
 ROLES: Mapping[str, tuple[str, ...]] = {
     "pad": ("[PAD]", "<pad>"), "unk": ("[UNK]", "<unk>"), "cls": ("[CLS]", "<cls>", "<s>"),
-    "sep": ("[SEP]", "<sep>", "</s>", "<eos>"), "mask": ("[MASK]", "<mask>"),
+    "sep": ("[SEP]", "<sep>", "</s>", "<eos>"), "mask": MASKS,
 }  # fmt: skip
 """Spellings of the five special tokens in published vocabularies, for files that name none.
 
@@ -137,6 +137,12 @@ class Vocabulary:
     def cls_last(self) -> bool:
         """True if [CLS] is the last token of a row, as in XLNet."""
         return self.cls != self.sep and self.tokenizer.encode("a", "a").ids[-1:] == [self.cls]
+
+    def require_mask(self, dropped: int) -> None:
+        """Refuse a table that drops the embedding of another token than the mask; -1: none."""
+        if dropped not in (-1, self.mask):
+            message = f"table drops the embedding of token {dropped}, and the mask is {self.mask}"
+            raise DataError(message, help=f"table=whole(dropped={self.mask})")
 
     @property
     def named(self) -> dict[str, str]:
