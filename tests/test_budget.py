@@ -21,7 +21,7 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 63_150,
+    "core": 64_350,
     "lab": 10_280,
     "tests": 40_040,
     "words of docs": 32_560,

@@ -194,6 +194,7 @@ def evaluate_files(
     part: str = "",
     most: int = 0,
     without: Collection[tuple[int, int]] = (),
+    within: Within = lambda function: function,
     progress: Progress | None = None,
     details: Details | None = None,
 ) -> tuple[Evaluation, tuple[str, ...]]:
@@ -220,7 +221,10 @@ def evaluate_files(
     only = stage.model_copy(update={"objective": terms})
     data = TaskData(vocabulary, 0, stage.batch, seq, (task_set,), 1.0)
     with without_heads(model, without):
-        return evaluate_tasks(model, only, data, progress=progress, details=details), tuple(notes)
+        evaluation = evaluate_tasks(
+            model, only, data, within=within, progress=progress, details=details
+        )
+    return evaluation, tuple(notes)
 
 
 def sources_told(data: TaskData) -> tuple[str, ...]:
