@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeGuard, TypeVar, cast
 
 import sentencex
 
-from bertc.base.diagnostics import DataError, MissingColumnError, listed, refuse_all
+from bertc.base.diagnostics import DataError, MissingColumnError, refuse_all
 from bertc.base.storage.encodings import not_utf8, refuse_utf_16
 from bertc.base.storage.files import AnyFile, open_anywhere, size_of
 from bertc.base.storage.paths import is_folder
@@ -88,11 +88,6 @@ class TextSource:
     ids: bool = False
     parts: tuple["TextSource", ...] = ()
     remarks: tuple[DataError, ...] = ()
-
-    @property
-    def files(self) -> str:
-        """The names of its files, of many the first ones."""
-        return listed(str(value[0]) for value in self.identity if identifies_file(value))
 
 
 Sources = dict[CorpusText, TextSource]
