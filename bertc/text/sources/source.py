@@ -101,12 +101,8 @@ def identifies_file(value: Any) -> TypeGuard[tuple[Any, ...]]:
     return isinstance(value, tuple) and len(value) == 4
 
 
-def all_of(
-    reads: Iterable[Callable[..., Iterable[ItemT]]],
-    damaged: Callable[[DataError], object] | None = None,
-    **how: Any,
-) -> Iterator[ItemT]:
-    """Read all inputs; ``damaged`` receives the errors, or one about all is raised at the end."""
+def all_of(reads: Iterable[Callable[..., Iterable[ItemT]]], **how: Any) -> Iterator[ItemT]:
+    """Read all inputs; an error about all that cannot be read is raised at the end."""
     errors = list[DataError]()
     for read in reads:
         try:
@@ -114,7 +110,7 @@ def all_of(
         except MissingColumnError:  # a mistake of the spec
             raise
         except DataError as error:
-            (damaged or errors.append)(error)
+            errors.append(error)
     refuse_all(errors)
 
 
