@@ -573,7 +573,7 @@ def mean(
 
 
 def mined(
-    run: Value = ..., *, top: Value = ..., skip: Value = ..., margin: Value = ..., number: Value = ..., judge: Value = ...
+    run: Value = ..., *, top: Value = ..., skip: Value = ..., margin: Value = ..., number: Value = ...
 ) -> Words:
     """Positives of other examples that the network of `run` ranks near a text."""
 

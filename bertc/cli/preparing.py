@@ -20,9 +20,6 @@ def prepare(
     set: SetOption = None,
     part: str | None = option(None, "one share of the parts: 17/400, on whatever machine"),
     workers: int | None = option(None, "processes; by default one for each core", min=1),
-    skip_damaged: bool = option(
-        False, "leave out what cannot be read, and list it", "--skip-damaged"
-    ),
     status: bool = option(False, "list what is done and missing", "--status"),
     finish: bool = option(False, "write the manifest when all parts are there", "--finish"),
 ) -> None:
@@ -34,7 +31,7 @@ def prepare(
     from bertc.run import preparing
 
     if status or finish:
-        if spec or set or part or workers or skip_damaged or (status and finish):
+        if spec or set or part or workers or (status and finish):
             raise UsageError("--status and --finish go with --to alone")
         if finish:
             say(preparing.finish_text(to))
@@ -48,7 +45,7 @@ def prepare(
 
     command, share = shlex.join(["bertc", "prepare", *spec_words(spec, set)]), _share(part)
     program = resolve(spec, set or (), sparing=True)  # its text is read to prepare it
-    ways = (workers or available_cores(), command, skip_damaged)
+    ways = (workers or available_cores(), command)
     say(preparing.prepare_text(program, to, cache_folder(), share, *ways))
 
 

@@ -35,22 +35,14 @@ def prepare_text(
     part: tuple[int, int] | None,
     workers: int,
     command: str,
-    skip_damaged: bool = False,
 ) -> str:
     """Prepare the text of a spec, or one share of its parts; return a line about it."""
     place = FolderAt(to)
     with watching(GO_ON) as progress:
-        try:
-            work = begin_preparing(
-                resolved, place, cache, progress, command, skip_damaged=skip_damaged
-            )
-            nth, shares = part or (1, 1)
-            names = work.plan.parts[nth - 1 :: shares]
-            make_parts(work, names, progress, workers)
-        except DataError as error:
-            if error.lines:  # of inputs
-                error.help += "; --skip-damaged leaves out the rest of such files"
-            raise
+        work = begin_preparing(resolved, place, cache, progress, command)
+        nth, shares = part or (1, 1)
+        names = work.plan.parts[nth - 1 :: shares]
+        make_parts(work, names, progress, workers)
     if part is None:
         return finish_text(to)
     if not names:
@@ -66,13 +58,11 @@ def finish_text(to: str) -> str:
     facts = corpus.facts
     held_out = rewriting.held_out_remark(facts, corpus.plan.holdout)
     remarks = removal_text(facts.get("removed", {})), held_out
-    damaged = [error for part in corpus.parts for error in part.facts.get("damaged", ())]
     return (
         f"{to}: {facts['train']['tokens']:,} tokens of {facts['train']['documents']:,} documents "
         f"to train on, {facts['heldout']['tokens']:,} held out, in "
         f'{several(len(corpus.parts), "part")}; read with data=prepared("{to}")'
         + "".join(f"\n{remark}" for remark in remarks if remark)
-        + "".join(f"\nthe rest is left out: {error}" for error in damaged)
     )
 
 

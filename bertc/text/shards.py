@@ -175,7 +175,7 @@ class Shard:
     """Documents of a source, tokenised: a part of the cache folder ``name``.
 
     ``counts`` are those of its rows where they are known before it is read, by ``how``; a ``slow``
-    one comes from a store. ``title`` names it for people, ``files`` those that it was made from.
+    one comes from a store.
     """
 
     name: str
@@ -183,8 +183,6 @@ class Shard:
     opened: Callable[[], Tokens]
     counts: Mapping[str, Facts] = field(default_factory=dict)
     slow: bool = False
-    title: str = ""
-    files: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,8 +232,8 @@ def tokenise_source(
         read[last] = _change(read[last], "both parts", end, dtype)
     train, heldout = (
         tuple(
-            Shard(folder.name, split, partial(open_tokens, folder, split, dtype), files=part.files)
-            for part, (folder, facts) in zip(parts, read, strict=True)
+            Shard(folder.name, split, partial(open_tokens, folder, split, dtype))
+            for folder, facts in read
             if facts[split]["tokens"]
         )
         for split in SPLITS

@@ -63,57 +63,52 @@ def test_reading_is_bounded_and_text_is_utf8_with_the_ends_of_its_lines(tmp_path
 
 RUSSIAN = "Настоящая лицензия является свободной.\nОна даёт вам право вносить изменения.\n" * 9
 GERMAN = "Für größere Flüsse braucht man Brücken.\nSchöne Häuser stehen an der Straße.\n" * 9
-CZECH = "Můžete dělat, co chcete, ať už je nejšťastnější člověk kdekoli.\n" * 9
 FRENCH = "Où être né à la forêt ?\n" * 999 + "L’œuvre d’art dépasse l’été.\n"
-TURKISH = "Bütün insanlar hür doğar, İzmir'de çığ gibi büyüyen şehirde yaşar.\n" * 9
-CROATIAN = "Svatko ima pravo da bude pošteno saslušan.\n" * 9
 
 
 @pytest.mark.parametrize(("name", "text", "encoding", "said"), [
-    ("a.txt", RUSSIAN, "koi8-r", "KOI8-R"), ("a b.gz", RUSSIAN, "koi8-r", "KOI8-R"),
-    ("a.txt", "a licence\n" * 999 + RUSSIAN, "cp1251", "CP1251"),
-    ("a.txt", RUSSIAN, "utf-16", "UTF-16$"), ("a.txt", RUSSIAN, "utf-32", "UTF-32$"),
-    ("a.txt", "他说，妈妈，我回来了。\n" * 3, "gbk", r'GB18030 \("他说'),
-    ("a.txt", CZECH, "iso8859-2", "ISO8859-2"), ("a.txt", CZECH, "cp1250", "CP1250"),
-    ("a.txt", FRENCH, "cp1252", "CP1252"), ("a.txt", FRENCH, "mac-roman", "MACINTOSH"),
-    ("a.txt", GERMAN, "latin-1", "CP1252"), ("a.txt", CZECH, "mac_latin2", "MAC-CENTRALE"),
-    ("a.txt", GERMAN[:99], "cp850", "CP850"), ("a.txt", TURKISH, "cp857", "CP857"),
-    ("a.txt", "Hens\n" * 999 + "   Преамбула\n", "koi8-r", 'CP1255 .* or KOI8-R .*Преамб'),
-    ("a.txt", "『世界人権宣言』\n\n『前文』人類社会のすべての構成員の\n", "euc-jp", "EUC-JP"),
-    ("a.txt", "À la forêt ?\nOù être né ?\n", "cp863", '.*CP863 ."À la'),
-    ("a.txt", CROATIAN, "iso8859-2", r'CP1250 \(".* poąteno .*"\) or ISO8859-2 \(".* pošteno'),
+    ("a.txt", RUSSIAN, "utf-16", "it seems to be UTF-16$"),
+    ("a.txt", RUSSIAN, "utf-32", "it seems to be UTF-32$"),
+    ("a b.gz", FRENCH, "cp1252", "is not UTF-8$"), ("a.txt", GERMAN, "latin-1", "is not UTF-8$"),
 ])  # fmt: skip
-def test_the_encoding_of_other_text_is_named(name, text, encoding, said, tmp_path, monkeypatch):
+def test_text_that_is_not_utf8_is_converted_by_the_help(
+    name, text, encoding, said, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     raw = text.encode(encoding)
     wrong = pytest.raises(UnicodeDecodeError, raw.decode)
     error = not_utf8(Path(name), raw, wrong.value.start)
-    assert re.search(f"it seems to be {said}", error.message)
+    assert re.search(said, error.message)
     pack, unpack = (gzip.compress, gzip.decompress) if name.endswith(".gz") else (bytes, bytes)
     Path(name).write_bytes(pack(raw))
     command, rest = error.help.split("; ", 1)
     assert rest.startswith("then move the old file away, or name the new one")
     subprocess.run(["sh", "-c", command], check=True)
-    read = unpack(Path(f"utf8-{name}").read_bytes())
-    assert read.decode() == text or "or" in error.message
+    assert unpack(Path(f"utf8-{name}").read_bytes()).decode() == text
 
 
-def test_bytes_of_no_encoding_and_signs_that_another_left(tmp_path, monkeypatch):
+def test_few_wrong_bytes_are_dropped_and_signs_that_another_encoding_left_are_named(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
-    assert not_utf8("a", bytes(range(128, 256)) * 9, 0).help == "save the file as UTF-8"
+    other = not_utf8("a", bytes(range(128, 256)) * 9, 0).help
+    assert other.endswith(
+        "; with the name of its encoding in place of CP1252, which `file -i` guesses"
+    )
     alone = not_utf8("a.txt", GERMAN.encode() + b"\xe9", len(GERMAN.encode()))
     assert alone.help.startswith("to drop it: iconv -c -f UTF-8 -t UTF-8 a.txt > utf8-a.txt")
     half = GERMAN.encode() + RUSSIAN[:30].encode("cp1251")
     several = not_utf8("a.txt", half, len(GERMAN.encode()))
     assert several.help == "convert its lines that are in another encoding"
-    assert not [*controls_in("a.txt", FRENCH + CZECH)]
-    for text, right, wrong in ((FRENCH, "cp1252", "latin-1"), (CZECH, "cp1250", "iso8859-2")):
-        spoilt = text.encode(right).decode(wrong)
-        Path("a.txt").write_text(spoilt, encoding="utf-8")
-        (remark,) = controls_in("a.txt", spoilt)
-        assert " of U+0080 to U+009F, as in " in remark.message
-        subprocess.run(["sh", "-c", remark.help.split(": ", 1)[1].split("; then")[0]], check=True)
-        assert Path("utf8-a.txt").read_text(encoding="utf-8") == text
+    assert not [*controls_in("a.txt", FRENCH)]
+    spoilt = FRENCH.encode("cp1252").decode("latin-1")
+    Path("a.txt").write_text(spoilt, encoding="utf-8")
+    (remark,) = controls_in("a.txt", spoilt)
+    assert " of U+0080 to U+009F, as in " in remark.message
+    subprocess.run(["sh", "-c", remark.help.split(": ", 1)[1].split("; then")[0]], check=True)
+    assert Path("utf8-a.txt").read_text(encoding="utf-8") == FRENCH
+    (remark,) = controls_in("a.txt", "\x85 日")
+    assert remark.help == "convert its source again, from the encoding that it is in"
 
 
 def test_a_folder_that_was_removed_is_no_place_to_begin(tmp_path, monkeypatch):

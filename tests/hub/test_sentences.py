@@ -319,7 +319,7 @@ FILES = [
     ("a.parquet", parquet.getvalue().to_pybytes(), ""), ("b.csv", "", "b.csv:1: the file is empty"),
     ("b.csv", CSV.replace(",", ";"), "b.csv:1: semicolons separate its cells"),
     ("b.csv", CSV.replace("text", "body"), "b.csv:1: no column 'text'; there are label, body"),
-    ("b.csv", CSV.replace("w5", "böse").encode("latin-1"), "is not UTF-8; it seems to be"),
+    ("b.csv", CSV.replace("w5", "böse").encode("latin-1"), "is not UTF-8\nhelp: iconv -f CP1252"),
     ("b.jsonl", '{"text": "w5", "label": "odd"}\n{"te', "b.jsonl:2: not JSON"),
     ("b.jsonl", '{"text": null, "label": "odd"}', "b.jsonl:1: 'text' is empty, text expected"),
     ("b.json", "[]", "help: an object a line: name it"),

@@ -13,7 +13,7 @@ from torch.autograd.profiler import profile
 
 from bertc import cost, lab_api
 from bertc.api import check, points, resolve, show
-from bertc.base.diagnostics import ResumeRefusedError, SpecError, UsageError
+from bertc.base.diagnostics import ResumeRefusedError, SpecError
 from bertc.check.facts import counts
 from bertc.machine.display import Display
 from bertc.run.evaluation.evaluate import evaluate_run
@@ -25,7 +25,6 @@ from bertc.tasks import corpus
 from bertc.tasks.corpus import prepare
 from bertc.text.cache.store import Silent
 from bertc.use.card import export_with_card
-from bertc.use.order import read_order
 from tests.kinds import PARTS_OF_A_STEP as PARTS
 from tests.net.programs import FARM
 from tests.run.conftest import lines, stop_after
@@ -215,7 +214,6 @@ def test_nobody_is_shown_the_steps_that_stand_for_a_time(go, timed, tmp_path):
     assert changes == {text: [f"steps: 20s -> {text}"] for text in others}
     pairs = evaluate_run(run, Manner(pairs=str(tmp_path / "pairs.jsonl")), quiet=True)
     assert pairs.steps == evaluate_run(run, quiet=True).steps == steps
-    pytest.raises(UsageError, read_order, run, 0, steps + 1, print).match(f"0 to {steps - 1},")
     for other in others.values():
         pytest.raises(ResumeRefusedError, go, other, resume=True).match("steps: 20s -> ")
 

@@ -160,14 +160,10 @@ class Angles:
         )
         yield from np.split(np.cos(asked[:, None] - found).astype(np.float32), [3])
 
-    def judge(self, folder, pairs):
-        return [{"p": 0.9, "b": 0.89}.get(passage.split()[0], 0.2) for _, passage in pairs]
-
 
 TAKEN = {
     # The positive has a cosine of .985, so texts above .965 are false negatives: near, and a.
     "limit": ({"margin": 0.98, "number": 2}, ("b", "c")),
-    "judged": ({"margin": 0.95, "number": 2, "judge": "j"}, ("near", "a")),
     "no limit": ({"margin": 1, "number": 2}, ("a", "b")),
     "ranks": ({"margin": 1, "skip": 2, "top": 4, "number": 2}, ("b", "c")),
 }

@@ -20,7 +20,6 @@ from bertc.base.storage.place import FolderAt
 from bertc.ir.program.resolved import Resolved
 from bertc.run import preparing
 from bertc.run.preparing import finish_preparing
-from bertc.run.records.folder import RunFolder
 from bertc.tasks.corpus import PreparedCorpus, prepare
 from bertc.text.cache import copies
 from bertc.text.cache.copies import copied, make_room
@@ -29,7 +28,6 @@ from bertc.text.prepared import plan
 from bertc.text.prepared.making import begin_preparing, make_parts
 from bertc.text.prepared.opening import read_corpus, tokenizer_at
 from bertc.text.sources import files
-from bertc.use.order import read_order
 from bertc.use.preview import preview
 
 from .conftest import document, joined, resolved, same
@@ -140,38 +138,6 @@ def test_check_compares_tokenizers(tmp_path: Path, place) -> None:
     for vocab in (f'"{other}"', "wordpiece(300)"):
         with pytest.raises(SpecError, match="another tokenizer than the run's"):
             check(f"{data} vocab={vocab}")
-
-
-@pytest.mark.parametrize("more", ["format=blocks", "format=segment-pair", "pack=true", "of files"])
-def test_the_listed_documents_are_those_of_the_batch(tmp_path, more, monkeypatch) -> None:
-    monkeypatch.setenv("BERTC_CACHE", str(tmp_path / "cache"))
-    write(tmp_path / "a.jsonl", 60)
-    of_files, more = more == "of files", more.replace("of files", "format=blocks")
-    made(spec(tmp_path / "a.jsonl", more), f"{tmp_path}/here", tmp_path / "made")
-    program = reading(f"{tmp_path}/here", tmp_path / "here/tokenizer", more)
-    program = spec(tmp_path / "a.jsonl", more) if of_files else program
-    RunFolder(tmp_path / "run").path.mkdir()
-    RunFolder(tmp_path / "run").start(program, "")
-    listed: list[str] = []
-    read_order(tmp_path / "run", 3, 9, listed.append)
-    corpus = prepare(program, tmp_path / "cache", Silent())
-    special = {corpus.vocabulary.cls, corpus.vocabulary.sep, corpus.vocabulary.pad}
-    lines = [json.loads(line) for line in listed]
-    assert [line["step"] for line in lines] == sorted(line["step"] for line in lines)
-    for step in range(3, 9):
-        for row, ids in enumerate(corpus.stages[0].train(step).token_ids.tolist()):
-            tokens = []
-            for line in (line for line in lines if (line["step"], line["row"]) == (step, row)):
-                assert line.get("files") == (str(tmp_path / "a.jsonl") if of_files else None)
-                part = tmp_path / ("cache/tokens" if of_files else "here") / line["shard"]
-                first, end = line["tokens"]
-                tokens += np.fromfile(part / "train.ids", np.uint16)[first:end].tolist()
-                sentences = np.fromfile(part / "train.sentences", np.int64)
-                bounds = sentences[np.fromfile(part / "train.documents", np.int64)]
-                assert bounds[line["document"]] <= first < end <= bounds[line["document"] + 1]
-            assert [t for t in tokens if t not in special] == [t for t in ids if t not in special]
-    with pytest.raises(UsageError, match="the run has steps 0 to 39"):
-        read_order(tmp_path / "run", 30, 41, listed.append)
 
 
 def test_a_preview_of_a_step_shows_its_batch(tmp_path: Path, monkeypatch) -> None:

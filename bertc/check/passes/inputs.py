@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain, starmap
+from itertools import starmap
 from pathlib import Path
 
 from bertc.base.diagnostics import DataError, Diagnostics, MissingInputError, Span, UnsafeError
@@ -197,10 +197,9 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
                 report(no_folder(source.copies.model), stage.span("augment"))
                 if source.copies.vectors:
                     report(no_file(source.copies.vectors), stage.span("augment"))
-        mined = (getattr(task, "negatives", None) for task in stage.tasks)
-        runs = [(node.run, node.judge) for node in mined if isinstance(node, Mined)]
-        for folder in filter(None, chain(*runs)):
-            report(no_folder(folder), stage.span("objective"))
+        for node in (getattr(task, "negatives", None) for task in stage.tasks):
+            if isinstance(node, Mined):
+                report(no_folder(node.run), stage.span("objective"))
     for stage in program.stages:
         origin = stage.origins["data"]
         for index, share in enumerate(stage.data):

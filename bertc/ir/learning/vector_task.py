@@ -30,8 +30,7 @@ class Mined(Node):
 
     Ranks ``skip`` to ``top`` are candidates; those with more than ``margin`` times the positive's
     similarity are left out as false negatives (NV-Retriever, TopK-PercPos: 95%). The first
-    ``number`` of the rest are taken; where there are fewer, random positives fill up. ``judge`` is
-    a run of ``rerank``, whose scores from 0 to 1 take the place of similarities in ``margin``.
+    ``number`` of the rest are taken; where there are fewer, random positives fill up.
     """
 
     kind: Literal["mined"] = "mined"
@@ -40,7 +39,6 @@ class Mined(Node):
     skip: Annotated[int, Field(ge=0, le=10_000)] = 0
     margin: Annotated[float, Field(gt=0, le=1)] = 0.95
     number: _Number = 1
-    judge: Annotated[str, Field(exclude_if=not_)] = ""
     positional = ("run",)
 
     @model_validator(mode="after")

@@ -23,7 +23,6 @@ SPELLING = {
     "LSQB": "[", "RSQB": "]", "LBRACE": "{", "RBRACE": "}",
 }  # fmt: skip
 
-_WORD = re.compile(r"[\w.-]+")
 _STRAY = re.compile(r"[^\x21-\x7e \t\r\n]+|.", re.DOTALL)
 _CURLY_STRING = re.compile(
     '[\u201c\u201d\u201e\u2018\u2019\u00ab]([^\u201c\u201d\u2019\u00bb"\\\\\n]*)[\u201c\u201d\u2019\u00bb]'
@@ -32,26 +31,7 @@ _PATH = re.compile(
     r"(?<![\w.~/-])(?:[A-Za-z_.~][\w.~-]*+)?(?:/[\w.~*?-]*+)++"
     r"|[A-Za-z_](?a:[\w-])*+(?:\.[A-Za-z](?a:[\w-])*+)++(?!\s*=)"
 )
-_NUMBER = r"-?(?:\d++\.?\d*+|\.\d++)"
-_PARTS = re.compile(
-    rf"{_NUMBER}(?:[eE]-?\d+)?[ \t]+(?:%|(?:[kMG]i?|T)(?![\w-])(?![ \t]*[={{(]))"  # 10 %, 4 k
-    rf"|{_NUMBER}(?:[ \t]+[eE]-?|[eE][ \t]+-?)\d+(?!\w)"  # 1 e-3, 1e -3
-    r"|-?\d{1,3}(?:[ ,]\d{3})*[ ,]000(?![\w.])",  # 10 000, 1,500,000
-    re.ASCII,
-)
-"""A number written in several parts."""
-_SPELLED = {
-    "tokens": "token", "flops": "flop", "words": "word", "epochs": "epoch", "s": "seconds? secs? s",
-    "min": "minutes? mins?", "h": "hours? hrs?", "d": "days? d",
-}  # fmt: skip
-_UNITS = re.compile(
-    rf"({_NUMBER}[kMGT]?)[ \t]*(?:"
-    + "|".join(rf"(?P<{unit}>{'|'.join(words.split())})" for unit, words in _SPELLED.items())
-    + r")(?![\w-])(?![ \t]*[={(])",
-    re.ASCII,
-)
-"""A number and its unit in another spelling: 1 epoch, 2 hours."""
-_SIGNS = frozenset(" \n\t\r=(),+*[]{}#")  # they begin neither a path nor a number
+_SIGNS = frozenset(" \n\t\r=(),+*[]{}#")  # they begin no path
 _OPEN_STRING = re.compile(r"[\"'][^\s()\[\]{},\"']*")
 
 
@@ -92,7 +72,7 @@ class _Scanner:
         text, position = self.source.text, 0
         pattern = grammar().pattern
         while position < len(text):
-            if text[position] not in _SIGNS and (end := self.meant(position)):
+            if text[position] not in _SIGNS and (end := self.path(position)):
                 position = end
                 continue
             match = pattern.match(text, position)
@@ -151,39 +131,20 @@ class _Scanner:
             fix = Fix(span, mistake.instead) if mistake.instead else None
             self.diagnostics.error("E010", str(mistake), span, label=label, help=help, fix=fix)
 
-    def meant(self, position: int) -> int:
-        """Report a text that is meant as a path or number; its end, or 0 without one."""
+    def path(self, position: int) -> int:
+        """Report a path without quotes; its end, or 0 without one."""
         text = self.source.text
         path = _PATH.match(text, position)
-        if path and path.group().upper() != path.group().lower():  # it has letters
-            end = path.end() + (text[path.end() : path.end() + 1] in ("'", '"'))
-            plain = f'"{path.group()}"'
-            return self.instead("STRING", plain, position, end, "E009", "a path stands in quotes")
-        if counted := _UNITS.match(text, position):
-            unit = str(counted.lastgroup)
-            plain = counted[1] + " " * (unit not in numbers.HOURS) + unit
-            if counted.group() != plain:
-                message = f"`{counted.group()}` is not a number"
-                return self.instead("NUMBER", plain, position, counted.end(), "E010", message)
-        before = self.tokens[-1].kind if self.tokens else ""
-        parts = _PARTS.match(text, position)
-        if not parts or before not in ("EQUAL", "SLASH", "LPAR", "COMMA"):
+        if not path or path.group().upper() == path.group().lower():  # it has no letters
             return 0
-        digits = re.sub(r"[ \t,]", "", parts.group())
-        thousands = parts.group().endswith("000") and before != "EQUAL"
-        if thousands or len(digits) > numbers.MAX_NUMBER_CHARACTERS:
-            return 0
-        message = f"`{parts.group()[:60]}` is not a number"
-        label = "a number stands in one piece"
-        return self.instead("NUMBER", digits, position, parts.end(), "E010", message, label)
+        end = path.end() + (text[path.end() : path.end() + 1] in ("'", '"'))
+        return self.instead(f'"{path.group()}"', position, end, "E009", "a path stands in quotes")
 
-    def instead(
-        self, kind: str, plain: str, start: int, end: int, code: str, message: str, label: str = ""
-    ) -> int:
-        """Report a text that stands for another token, and add that; returns its end."""
+    def instead(self, plain: str, start: int, end: int, code: str, message: str) -> int:
+        """Report a text that stands for a string, and add that; returns its end."""
         span, help = self.span(start, end), plain if len(plain) <= 60 else "write it so"
-        self.diagnostics.error(code, message, span, label=label, help=help, fix=Fix(span, plain))
-        self.tokens.append(Token(kind, plain, start, end))
+        self.diagnostics.error(code, message, span, help=help, fix=Fix(span, plain))
+        self.tokens.append(Token("STRING", plain, start, end))
         return end
 
     def stray(self, position: int) -> int:
@@ -194,9 +155,7 @@ class _Scanner:
             return self.open_string(position)
         if curly := _CURLY_STRING.match(text, position):
             message = f"`{text[position]}` is no quote that bertc reads"
-            return self.instead("STRING", f'"{curly[1]}"', position, curly.end(), "E001", message)
-        if text[position].isalpha() and (end := self.foreign_word(position)):
-            return end
+            return self.instead(f'"{curly[1]}"', position, curly.end(), "E001", message)
         match = _STRAY.match(text, position)
         assert match is not None, "the pattern takes any character"
         end = match.end()
@@ -207,22 +166,12 @@ class _Scanner:
         else:
             message, label = f"{_describe(match.group())} has no meaning here", ""
             fixed = " " if match.group().isspace() else ""
-        help = f"write {fixed}" if fixed.strip() else "remove it"
-        self.diagnostics.error("E001", message, span, label=label, help=help, fix=Fix(span, fixed))
+        help, foreign = f"write {fixed}" if fixed.strip() else "remove it", text[position].isalpha()
+        if foreign:
+            help = "a text with other letters than those of English stands in quotes"
+        fix = None if foreign else Fix(span, fixed)
+        self.diagnostics.error("E001", message, span, label=label, help=help, fix=fix)
         return end
-
-    def foreign_word(self, position: int) -> int:
-        """Report a value with letters that words do not have: a text; its end, or 0 of a name."""
-        tokens, start = self.tokens, position
-        if tokens and tokens[-1].kind == "NAME" and tokens[-1].end == position:
-            tokens, start = tokens[:-1], tokens[-1].start
-        if not tokens or tokens[-1].kind not in ("EQUAL", "COMMA"):
-            return 0
-        self.tokens = tokens
-        word = _WORD.match(self.source.text, start)
-        assert word is not None, "it begins with a letter"
-        message = f"`{word.group()}` has letters that words of the language do not have"
-        return self.instead("STRING", f'"{word.group()}"', start, word.end(), "E001", message)
 
     def open_string(self, position: int) -> int:
         """Report a quote that is never closed; the string ends with the word."""

@@ -15,18 +15,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertc.base.diagnostics import DataError
-from bertc.ir.learning import PRETRAINING, Objective, Rerank
+from bertc.ir.learning import PRETRAINING, Objective
 from bertc.ir.terms.node import is_answerable
 from bertc.learn.objectives import tensors_of, token_logits
 from bertc.model import EncoderInputs, Model
-from bertc.run.evaluation.task_inference import answer
 from bertc.run.models.loading import load, place_on_device, weights_digest
 from bertc.run.models.vectors import TextRow, embed, in_batches, likeness
 from bertc.tasks.examples.copies import SplitText
-from bertc.tasks.examples.encode import encode
-from bertc.tasks.examples.task import TaskSet
 from bertc.tasks.examples.task_rows import fill_template, template_of
-from bertc.tasks.layouts.example import TextExample
 from bertc.text.cache.store import Progress
 from bertc.text.vocab.vocabulary import Vocabulary, vocabulary_of
 
@@ -72,21 +68,6 @@ class TrainedNetworks:
             yield likeness_qc.numpy()
             progress.advance(len(likeness_qc))
         progress.end()
-
-    def judge(self, folder: str, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        """Scores from 0 to 1 of a query and a passage each, by the reranker in a folder."""
-        model, vocabulary = self._loaded(folder)
-        tasks = ((stage, task) for stage in model.resolved.stages for task in stage.tasks)
-        learned = [(stage, task) for stage, task in tasks if isinstance(task, Rerank)]
-        if not learned:
-            message = f"{folder} has learned no task that ranks passages"
-            raise DataError(message, "judge= names a run of task=rerank(...)")
-        stage, ranks = learned[-1]
-        task = ranks.judged.model_copy(update={"activation": "sigmoid"})
-        examples = [TextExample(str(n), pair, None) for n, pair in enumerate(pairs)]
-        rows = encode(task, examples, vocabulary, stage.seq, stage.encoder.kinds_of_segments)
-        answers = answer(model, stage, TaskSet(task, rows, {}), examples, rows, vocabulary.pad)
-        return [float(score) for score in answers.given if isinstance(score, int | float)]
 
     def candidates(
         self,

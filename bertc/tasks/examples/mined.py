@@ -33,9 +33,6 @@ class VectorNetworks(Protocol):
     ) -> Iterator[NDArray[np.float32]]:
         """Similarities (q, c) of some queries after others with all passages."""
 
-    def judge(self, folder: str, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        """Scores from 0 to 1 of a query and a passage each, by the reranker in a folder."""
-
 
 def mined(
     node: Mined,
@@ -63,9 +60,8 @@ def mined(
             "more pairs, or a column of negatives (negative=)",
         )
     content = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
-    digests = map(networks.digest, filter(None, (node.run, node.judge)))
-    how = node.model_dump(mode="json", exclude={"run", "judge"})
-    folder = cache / "mined" / fingerprint(VERSION, how, content, *digests)
+    how = node.model_dump(mode="json", exclude={"run"})
+    folder = cache / "mined" / fingerprint(VERSION, how, content, networks.digest(node.run))
 
     def make(to: Path) -> dict[str, int]:
         texts = [written[passage] for passage in passages]
@@ -102,14 +98,10 @@ def _search(
     for likeness_qc in networks.likeness(node.run, asked, texts, progress):
         near_qk, first = np.argpartition(-likeness_qc, most - 1, axis=1)[:, :most], len(rows)
         for nth, (likeness_c, near_k) in enumerate(zip(likeness_qc, near_qk, strict=True), first):
-            (query, right), positive = queries[nth], positives[nth]
+            _, right = queries[nth]
             near = near_k[np.argsort(-likeness_c[near_k], kind="stable")].tolist()
             ranked = [number for number in near if number not in right][node.skip : node.top]
-            if node.judge:
-                compared = [positive, *ranked]
-                judged = networks.judge(node.judge, [(query, texts[n]) for n in compared])
-                likeness_c[compared] = judged
-            of_positive = float(likeness_c[positive])  # which may be below 0
+            of_positive = float(likeness_c[positives[nth]])  # which may be below 0
             limit = of_positive - (1 - node.margin) * abs(of_positive)
             hard = [number for number in ranked if likeness_c[number] <= limit]
             facts["false"] += len(ranked) - len(hard)

@@ -192,7 +192,7 @@ def _arrange_shards(
     return ShardedRows(
         np.array([shard_rows.rows for shard_rows in indexed], dtype=np.int64),
         lru_cache(2 * window)(lambda number: indexed[number].opened()),
-        max(shard_rows.texts for shard_rows in indexed), slow, window, shards,
+        max(shard_rows.texts for shard_rows in indexed), slow, window,
     ), total  # fmt: skip
 
 

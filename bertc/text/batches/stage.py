@@ -16,7 +16,6 @@ from bertc.ir.data import WINDOW
 from bertc.text.batches import order
 from bertc.text.batches.batch import Packs, RawBatch, empty_batch, lay_out_rows, turn_rows
 from bertc.text.rows.tokens import Ids
-from bertc.text.shards import Shard
 from bertc.text.vocab.vocabulary import Vocabulary
 
 SOURCE_BITS, COPY_BITS, ROW_BITS = 8, 14, 40
@@ -42,7 +41,6 @@ class ShardedRows:
     texts: int = 1
     slow: bool = False
     window: int = WINDOW
-    shards: tuple[Shard, ...] = ()
 
     def __len__(self) -> int:
         return int(self.ends[-1])
@@ -57,7 +55,6 @@ class ShardEntries(NamedTuple):
     """Entries of the index of a shard, and the row of the batch that each is in."""
 
     source: int
-    shard: int
     ids: Ids
     examples: NDArray[Any]
     rows: NDArray[np.int64]
@@ -234,11 +231,6 @@ class StageData:
             batch.copies[:] %= self.static_copies
         return batch
 
-    def origins(self, step: int) -> Iterator[ShardEntries]:
-        """The texts in the rows of a step, by source and shard."""
-        positions = np.arange(step * self.batch, (step + 1) * self.batch, dtype=np.int64)
-        return self._entries(self.train_sources, self._places(positions))
-
     def _entries(self, drawn: tuple[SourceRows, ...], places: Places) -> Iterator[ShardEntries]:
         groups = places.sources << COPY_BITS | places.copies
         for group in set(groups.tolist()):
@@ -260,7 +252,7 @@ class StageData:
                     address = source, shard, examples["a"], places.epochs[rows]
                     most = 1 - np.minimum(examples["b"], 0)
                     examples["a"] += order.draw_below(most, self.seed, "cut", *address)
-                yield ShardEntries(source, shard, ids, examples, rows)
+                yield ShardEntries(source, ids, examples, rows)
 
     def _read_ahead(self, source: int, copy: ShardedRows, epoch: int, shard: int) -> None:
         """Open the other shards of a shard's window, and those of the next, in the background."""

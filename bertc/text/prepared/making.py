@@ -16,7 +16,6 @@ from bertc.base.diagnostics.errors import UnknownTokensError
 from bertc.base.storage.place import FolderAt
 from bertc.cost.units import bytes_text
 from bertc.ir.cleaning import Documents
-from bertc.ir.data import Fasta, Files
 from bertc.ir.program import Resolved
 from bertc.ir.vocabulary import Fixed, TokenizerFile
 from bertc.lang import setting_shape, show_value
@@ -28,7 +27,6 @@ from bertc.text.prepared.opening import copy_part, part_at, put_folder
 from bertc.text.prepared.plan import NAME_DIGITS, TOKENIZER, PreparationPlan, write_plan
 from bertc.text.rows.tokens import open_tokens, token_dtype
 from bertc.text.shards import spelling, tokenise
-from bertc.text.sources.files import open_files
 from bertc.text.sources.opening import open_source
 from bertc.text.sources.source import CorpusText, TextSource, identifies_file
 from bertc.text.vocab.fixed import unknown_remark
@@ -44,7 +42,6 @@ class Preparation:
     plan: PreparationPlan
     parts: dict[str, TextSource]
     vocabulary: Vocabulary
-    skip_damaged: bool = False
 
 
 def begin_preparing(
@@ -53,17 +50,14 @@ def begin_preparing(
     cache: Path,
     progress: Progress,
     command: str = "bertc prepare SPEC",
-    skip_damaged: bool = False,
 ) -> Preparation:
     """Settle what every worker has to have alike: the parts, the rows, and the tokenizer.
 
     What is known before any text is read is put first, so a place that cannot be written, or holds
     something else, is refused at once. The tokenizer is the one that the first worker put there.
-    ``skip_damaged``: the rest of a file that cannot be read is left out, and its error is in the
-    manifest.
     """
     text = only_text(resolved)
-    source = _opened(text, skip_damaged)
+    source = open_source(*text)
     plan = _plan(resolved, source, command)
     if empty := [file[0] for file in source.identity if identifies_file(file) and not file[1]]:
         progress.note(f"{several(len(empty), 'input')} without text: {listed(empty)}")
@@ -82,7 +76,7 @@ def begin_preparing(
             put_folder(place, TOKENIZER, partial(_saved, vocabulary))
         write_plan(place, agreed)
     parts = dict(zip(agreed.parts, source.parts or (source,), strict=True))
-    return Preparation(place, agreed, parts, vocabulary, skip_damaged)
+    return Preparation(place, agreed, parts, vocabulary)
 
 
 def _plan(resolved: Resolved, source: TextSource, command: str) -> PreparationPlan:
@@ -115,14 +109,6 @@ def _vocabulary_at(place: FolderAt, plan: PreparationPlan) -> Vocabulary | None:
     with tempfile.TemporaryDirectory(prefix="bertc-") as name:
         copy_part(place, part, Path(name))
         return load_vocabulary(TokenizerFile(path=name))
-
-
-def _opened(text: CorpusText, skip_damaged: bool) -> TextSource:
-    if not skip_damaged:
-        return open_source(*text)
-    if isinstance(text.corpus, Files | Fasta):
-        return open_files(text.corpus, id)  # parts list errors as they are read
-    raise UsageError("--skip-damaged is for files(...) and fasta(...)", "leave it out")
 
 
 def _saved(vocabulary: Vocabulary, folder: Path) -> Facts:
@@ -169,12 +155,11 @@ def make_parts(
         errors = list[DataError]()
         progress.begin(task, sum(source.total for source in sources), sources[0].unit)
         with closing(spread(make, jobs, number, progress.advance)) as finished:
-            for _, damaged in finished:
-                for error in damaged:
-                    progress.note(f"cannot be read to its end: {error.message}")
-                errors += damaged
+            for error in filter(None, (error for _, error in finished)):
+                progress.note(f"cannot be read to its end: {error.message}")
+                errors.append(error)
         progress.end()
-        refuse_all([] if work.skip_damaged else errors)
+        refuse_all(errors)
 
 
 class _Counting(Silent):
@@ -189,11 +174,9 @@ class _Counting(Silent):
 
 def _make(
     work: Preparation, cores: int, job: tuple[str, TextSource], report: Advance
-) -> list[DataError]:
-    """Make a part in this process; return the errors of what is left out, or of all of it."""
-    (name, source), plan, damaged = job, work.plan, list[DataError]()
-    if work.skip_damaged:
-        source = replace(source, read=partial(source.read, damaged=damaged.append))
+) -> DataError | None:
+    """Make a part in this process; return the error of one that cannot be read."""
+    (name, source), plan = job, work.plan
 
     def fill(folder: Path) -> Facts:
         facts = tokenise(
@@ -204,17 +187,16 @@ def _make(
         if isinstance(node, Fixed):
             counts = np.fromfile(folder / "train.counts", np.int64)
             unknown_remark(node, source, work.vocabulary, counts)
-        facts |= {"damaged": [error.message for error in damaged]} if damaged else {}
         return {**facts, "rows": rows_of(plan, folder), "plan": plan.digest_of(name)}
 
     # One that is whole may be of another preparation.
     try:
         put_folder(work.place, name, fill, anew=part_at(work.place, name) is not None)
+    except UnknownTokensError:
+        raise
     except DataError as error:
-        if work.skip_damaged or isinstance(error, UnknownTokensError):
-            raise
-        return [error]  # after which the other parts are made
-    return damaged
+        return error  # after which the other parts are made
+    return None
 
 
 def rows_of(plan: PreparationPlan, folder: Path) -> dict[str, Facts]:

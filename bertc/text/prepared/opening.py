@@ -180,7 +180,7 @@ def open_prepared(
         less = f"cache={bytes_text(text.cache)} is less than a part of {bytes_text(largest)}"
         progress.note(f"{text.path}: {less}; the parts of two windows stay all the same")
     train = tuple(
-        Shard(p.sha256, "train", partial(opened, p, "train"), p.facts["rows"], slow, p.name)
+        Shard(p.sha256, "train", partial(opened, p, "train"), p.facts["rows"], slow)
         for p in corpus.parts
         if p.facts["train"]["tokens"]
     )

@@ -40,16 +40,11 @@ class Span(NamedTuple):
     parts: int = 1
 
 
-def open_files(
-    corpus: Files | Fasta, damaged: Callable[[DataError], object] | None = None
-) -> TextSource:
-    """Open the files that match the glob, in order of name.
-
-    The rest of a file is left out from where it cannot be read, if ``damaged`` receives the error.
-    """
+def open_files(corpus: Files | Fasta) -> TextSource:
+    """Open the files that match the glob, in order of name."""
     paths = matching_files(corpus.path)
     first, sequences = partial(_pieces, corpus=corpus), isinstance(corpus, Fasta)
-    remarks = () if damaged else begin_as_text(paths, first, sequences)
+    remarks = begin_as_text(paths, first, sequences)
     identities = {path: file_identity(path) for path in paths}
     sizes = {path: unpacked_bytes([path]) for path in paths}
 
@@ -63,7 +58,7 @@ def open_files(
             sentences=corpus.sentences, unit="bytes", ids=corpus.ids,
             total=sum(files.size_of(span.path) // span.parts for span in spans),
             text_bytes=sum(sizes[span.path] // span.parts for span in spans),
-            read=partial(all_of, reads, damaged=damaged),
+            read=partial(all_of, reads),
         )  # fmt: skip
 
     parts = _parts(sizes, corpus)

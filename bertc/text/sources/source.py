@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeGuard, TypeVar, cast
 
 import sentencex
 
-from bertc.base.diagnostics import DataError, MissingColumnError, listed, refuse_all
+from bertc.base.diagnostics import DataError, MissingColumnError, refuse_all
 from bertc.base.storage.encodings import not_utf8, refuse_utf_16
 from bertc.base.storage.files import AnyFile, open_anywhere, size_of
 from bertc.base.storage.paths import is_folder
@@ -89,11 +89,6 @@ class TextSource:
     parts: tuple["TextSource", ...] = ()
     remarks: tuple[DataError, ...] = ()
 
-    @property
-    def files(self) -> str:
-        """The names of its files, of many the first ones."""
-        return listed(str(value[0]) for value in self.identity if identifies_file(value))
-
 
 Sources = dict[CorpusText, TextSource]
 """The opened texts of a run."""
@@ -106,12 +101,8 @@ def identifies_file(value: Any) -> TypeGuard[tuple[Any, ...]]:
     return isinstance(value, tuple) and len(value) == 4
 
 
-def all_of(
-    reads: Iterable[Callable[..., Iterable[ItemT]]],
-    damaged: Callable[[DataError], object] | None = None,
-    **how: Any,
-) -> Iterator[ItemT]:
-    """Read all inputs; ``damaged`` receives the errors, or one about all is raised at the end."""
+def all_of(reads: Iterable[Callable[..., Iterable[ItemT]]], **how: Any) -> Iterator[ItemT]:
+    """Read all inputs; an error about all that cannot be read is raised at the end."""
     errors = list[DataError]()
     for read in reads:
         try:
@@ -119,7 +110,7 @@ def all_of(
         except MissingColumnError:  # a mistake of the spec
             raise
         except DataError as error:
-            (damaged or errors.append)(error)
+            errors.append(error)
     refuse_all(errors)
 
 
