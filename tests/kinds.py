@@ -196,7 +196,7 @@ NETWORKS: dict[str, dict[str, str]] = {
         "reverse_complement": 'augment=reverse_complement data=fasta("farm.fasta")',
     },
     "loss": {
-        "plain": f"{CLASSIFY}, loss=plain(0.1))", "balanced": f"{TAG}, loss=balanced)",
+        "plain": f"{CLASSIFY}, loss=plain(0.1)) causal=true", "balanced": f"{TAG}, loss=balanced)",
         "weights": f"{CLASSIFY}, labels=many, loss=weights([1, 2, 3]))",
         "focal": f"{CLASSIFY}, loss=focal(1.5, smoothing=0.1))",
     },

@@ -45,6 +45,8 @@ class SettingValues(TypedDict, total=False):
     """placement of the norms; their `function` is `layer`, `rms` or `tanh`"""
     residual: Value
     """what parts read of what was computed before"""
+    causal: Value
+    """whether tokens attend to earlier ones alone; auto: where each predicts the next"""
     positions: Value
     """position embeddings"""
     segments: Value

@@ -87,7 +87,7 @@ def embed_(
     top: int = option(5, "rows that --near prints", min=1),
     column: str = option("", "the column of the text [default: text]", "--text"),
     pooling: str = option(
-        "", "mean, cls or max; default: as trained or as its folder says, else mean"
+        "", "mean, cls, max or last; default: as trained or as its folder says, else mean"
     ),
     normalise: bool | None = option(None, "vectors of length 1"),
     prompt: str = option("", "a prompt of its folder by name: query, ..."),
@@ -122,7 +122,7 @@ def export_(
     onnx: Path | None = option(None, "the folder to write an ONNX graph to"),
     static: Path | None = option(None, "the folder to write a table of token vectors to"),
     int8: bool = option(False, "with --onnx: write the graph with int8 weights too", "--int8"),
-    pooling: str = option("", "with --to: for sentence-transformers too, by mean, cls or max"),
+    pooling: str = option("", "with --to: for sentence-transformers, by mean, cls, max or last"),
     code: bool = option(False, "with --to: with its own classes", "--code"),
     adapter: bool = option(False, "with --to: peft's layout", "--adapter"),
     proof: bool = option(False, "with vectors that bertc verify compares others with", "--proof"),

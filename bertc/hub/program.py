@@ -52,6 +52,7 @@ def to_program(
         settings["head"] = TransformHead(decoder=positions[0])
     if text or not tasks:
         text = _hiding_spans(text, family) if text else (_untrained(family),)
+        text = (config.learned,) if config.learned else text
         settings["objective"] = tuple(Term(objective=objective) for objective in text)
     else:
         del settings["generator"]

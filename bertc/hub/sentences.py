@@ -29,7 +29,9 @@ _MOST_BYTES, _UNLIMITED = 2**20, 10**6
 _KINDS = ("Transformer", "Pooling", "Normalize")
 _PACKAGE = "sentence_transformers"
 _PACKAGES = (_PACKAGE, "pylate")
-MODES: dict[OneVector, str] = {"mean": "mean_tokens", "cls": "cls_token", "max": "max_tokens"}
+MODES: dict[OneVector, str] = {
+    "mean": "mean_tokens", "cls": "cls_token", "max": "max_tokens", "last": "lasttoken",
+}  # fmt: skip
 """Their names of poolings, of those that ``bertc embed`` has."""
 _OLD_MODE = "pooling_mode_"
 _WITHOUT_POOLER = {"add_pooling_layer": False}
@@ -246,6 +248,7 @@ def _of_one(
     on = [old.get(name, name) for name in pooling if name.startswith(_OLD_MODE) and pooling[name]]
     mode = pooling.get("pooling_mode", on or ["mean"])
     modes = mode if isinstance(mode, list) else [mode]
+    modes = ["last" if name == MODES["last"] else name for name in modes]
     known = next((kind for kind in MODES if modes == [kind]), None)
     unknown = "" if known else f"pooling {shown(modes if len(modes) != 1 else modes[0])}"
     obstacles = (refusal(pooling, _POOLING), unknown, refusal(settings, _SETTINGS))

@@ -188,7 +188,8 @@ def answer_examples(
 ) -> Predicted:
     """Answer examples in memory, of a task that the stage has learned."""
     task = of_any_number(task, examples)
-    rows = encode(task, examples, vocabulary, stage.seq, stage.encoder.kinds_of_segments)
+    kinds_read = stage.encoder.kinds_of_segments, stage.encoder.causal
+    rows = encode(task, examples, vocabulary, stage.seq, *kinds_read)
     started, progress = time.perf_counter(), progress or Silent()
     task_set, pad = TaskSet(task, rows, {}), vocabulary.pad
     doing = f"answering {several(len(examples), 'row')} of {task.title}"

@@ -108,7 +108,8 @@ class Trained(Model):
             DataError: if no graph for rows of any length can say it; names the setting. With
                 ``layers``, for the states of all of them, it says no more than bertc reads.
         """
-        graph = graph_of(self, place_of_cls(self.tokenizer.vocabulary), layers=layers)
+        place = place_of_cls(self.tokenizer.vocabulary, self.resolved.encoder.causal)
+        graph = graph_of(self, place, layers=layers)
         if not layers:
             graph.refuse_unsayable()
         return graph

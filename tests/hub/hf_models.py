@@ -37,6 +37,7 @@ ESM = {
 }  # fmt: skip
 ROTARY_ESM = {**ESM, "position_embedding_type": "rotary", "layer_norm_eps": 1e-5}
 ESMC = {n: x for n, x in ESM.items() if n != "token_dropout"} | {"vocab_size": 64}
+DECODER = {**MODERN, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 8}
 
 
 @dataclass(frozen=True)
@@ -152,4 +153,15 @@ CASES = [
     case("EsmcForMaskedLM", ESMC, num_hidden_layers=3, attention_bias=True, mlp_bias=True,
          rope_parameters={"rope_type": "default", "rope_theta": 20.0}),
     case("EsmcModel", ESMC, hidden_size=32, num_attention_heads=2),
+    case("Qwen3ForCausalLM", DECODER),
+    case("Qwen3ForCausalLM", DECODER, attention_bias=True, tie_word_embeddings=True,
+         num_key_value_heads=6, rope_parameters={"rope_type": "default", "rope_theta": 300.0}),
+    case("Qwen3ForCausalLM", DECODER, num_hidden_layers=2, is_causal=False),
+    case("Qwen3Model", DECODER, num_hidden_layers=1, hidden_size=32, num_attention_heads=4),
+    case("LlamaForCausalLM", DECODER),
+    case("LlamaForCausalLM", DECODER, attention_bias=True, mlp_bias=True, is_causal=False),
+    case("LlamaModel", DECODER, num_hidden_layers=2, rms_norm_eps=1e-4),
+    case("MistralForCausalLM", DECODER, sliding_window=5),
+    case("MistralForCausalLM", DECODER, sliding_window=None, tie_word_embeddings=True),
+    case("MistralModel", DECODER, sliding_window=2, num_hidden_layers=1),
 ]  # fmt: skip

@@ -204,7 +204,7 @@ REFUSED: list[tuple[Files, str]] = [
     ({"modules.json": modules("Transformer")}, "no module Pooling"),
     ({"1_Pooling/config.json": pooling("cls_token", "max_tokens")}, r'\["cls", "max"\]'),
     ({"1_Pooling/config.json": pooling("mean_sqrt_len_tokens")}, "mean_sqrt_len_tokens"),
-    ({"1_Pooling/config.json": {"pooling_mode": "lasttoken"}}, "lasttoken"),
+    ({"1_Pooling/config.json": {"pooling_mode": "weightedmean"}}, "weightedmean"),
     ({"1_Pooling/config.json": {"pooling_mode": "cls", "include_prompt": False}}, "t = false"),
     ({"sentence_bert_config.json": {"method": "x"}}, 'method = "x"'),
     ({"config_sentence_transformers.json": {"model_type": "SparseEncoder"}}, "Sparse"),
@@ -275,8 +275,8 @@ def test_a_run_is_scored_by_clusters_of_a_local_task(tmp_path):
 WAYS = {
     "mean": lambda states: states.mean(0),
     "cls": lambda states: states[0],
-    "max": lambda states: states.amax(0),
-}
+    "max": lambda states: states.amax(0), "last": lambda states: states[-1],
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -408,7 +408,7 @@ def test_what_cannot_be_embedded_is_refused(run, model, tmp_path):
     pytest.raises(DataError, embed_file, run, tmp_path / "empty.txt").match("no texts")
     with pytest.raises(UsageError, match="there is none") as error:
         model.embed(PLAIN, "median")
-    assert error.value.help == "one of mean, cls, max"
+    assert error.value.help == "one of mean, cls, max, last"
     assert model.embed([]).shape == (0, 24)
     pytest.raises(TypeError, model.embed, PLAIN[0]).match("a list expected")
     with pytest.raises(UsageError, match=r"\.npy or \.parquet"):
@@ -416,7 +416,7 @@ def test_what_cannot_be_embedded_is_refused(run, model, tmp_path):
     with pytest.raises(UsageError, match="there is no folder"):
         refuse_other_files(tmp_path / "no" / "vectors.npy")
     error = pytest.raises(UsageError, export_run, run, tmp_path / "out", "last4")
-    assert "one of mean, cls, max" in error.value.help
+    assert "one of mean, cls, max, last" in error.value.help
     assert not (tmp_path / "out").exists()
 
 

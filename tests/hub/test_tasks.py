@@ -114,6 +114,9 @@ CASES = [
     *cases("DebertaV2", DEBERTA, MC, QA), *cases("DebertaV2", DEBERTA, TC, **THREE),
     *cases("Esm", hf_models.ROTARY_ESM, SC, TC, **THREE), *cases("Esm", hf_models.ESM, SC, **ONE),
     *cases("Esmc", hf_models.ESMC, SC, TC, **THREE, classifier_dropout=0.3),
+    *cases("Qwen3", hf_models.DECODER, SC, TC, **THREE),
+    *cases("Llama", hf_models.DECODER, SC, **ONE),
+    *cases("Mistral", hf_models.DECODER, SC, TC, **THREE, classifier_dropout=0.3, sliding_window=4),
 ]  # fmt: skip
 
 
@@ -140,7 +143,8 @@ def said(model: Model, task: AnyTask, batch: dict[str, torch.Tensor]) -> tuple[t
         return found.starts, found.ends
     if isinstance(answer, Tags):
         return (answer_scores(answer, states, head),)
-    last = model.resolved.encoder.attention.kind == "relative"
+    body = model.resolved.encoder
+    last = body.attention.kind == "relative" or body.causal
     whole = batch["attention_mask"].sum(1) - 1 if last else torch.zeros(len(states)).long()
     one = states[torch.arange(len(states)), whole][:, None]
     if model.encoder.pooler is not None and last:

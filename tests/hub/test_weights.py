@@ -213,7 +213,7 @@ def read_by_transformers(family: Family) -> set[str]:
     found |= {*re.findall(r"def (\w+)\(self, value\)", own)}
     if "rope_parameters" in found:  # RotaryEmbeddingConfigMixin.convert_rope_params_to_dict
         found |= {"rope_scaling"}
-    if "rope_parameters" in found and "layer_types" not in found:
+    if "rope_parameters" in found and "full_attention" not in config().rope_parameters:
         found |= {"rope_theta", "partial_rotary_factor"}
     return found - DERIVED - STRAY.get(family.model_type, set())
 
@@ -225,7 +225,8 @@ def test_settings_are_those_that_transformers_reads(family):
     assert not handled & {*config.ignored}
     read = read_by_transformers(family)
     assert read - handled - {*IGNORED, *config.ignored} == set(), "computed, and not known"
-    older = {"position_embedding_type", "model_type", *config.older}
+    # Read where masks are made: masking_utils.py, create_causal_mask.
+    older = {"position_embedding_type", "model_type", "is_causal", *config.older}
     if config.older:  # and settings of the class that the folder's code had
         older |= {*config.only}
     assert {*config.reads(), *config.only, *config.ignored} - read - older == set(), "never read"

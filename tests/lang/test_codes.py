@@ -18,8 +18,8 @@ from bertc.check.passes.changing.beginning import vectors as vectors_fit
 from bertc.hub.leaving.target import remark_own_layout
 
 PACKAGE = Path(__file__).parents[2] / "bertc"
-OF_TEACHERS = ("E268", "E283", "E284", "E285", "E286", "E287")
-"""Codes that compare a network with that of another spec."""
+OF_TEACHERS = ("E268", "E283", "E284", "E285", "E286", "E287", "R130")
+"""Codes that compare a network with that of another spec, or are about that of init."""
 
 
 def found(folder: Path, code: str, text: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:

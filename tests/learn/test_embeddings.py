@@ -26,7 +26,7 @@ NETWORK = "layers=2 hidden=16 heads=2 vocab=47 seq=16 initializer=normal(0.3) ba
 TASKS = {
     "pairs": "embed('-', text=a, positive=b, both=true, examples=8)",
     "triplets": "embed('-', text=a, positive=b, negative=c, pooling=max, examples=8)",
-    "scored": "embed('-', text=a, positive=b, score=s, dropout=0.2, examples=8)",
+    "scored": "embed('-', text=a, positive=b, score=s, dropout=0.2, pooling=last, examples=8)",
     "taught": "embed('-', text=a, positive=b, negative=c, negatives=column(2), score=s, loss=kl, "
     "widths=[16, 8], examples=8)",
     "late": "embed('-', text=a, positive=b, negative=c, pooling=tokens(4, query=8), both=true, "
@@ -103,6 +103,7 @@ def test_padding_has_no_part_in_a_vector():
         torch.testing.assert_close(pooled("mean", states, real)[row], alone.mean(0))
         torch.testing.assert_close(pooled("max", states, real)[row], alone.amax(0))
         torch.testing.assert_close(pooled("cls", states, real)[row], alone[0])
+        torch.testing.assert_close(pooled("last", states, real)[row], alone[-1])
 
 
 def parts_of(kind, resolved, at_once):

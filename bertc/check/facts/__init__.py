@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, assert_never
 
-from bertc.base.diagnostics import Diagnostics
+from bertc.base.diagnostics import Diagnostic, Diagnostics
 from bertc.base.storage.paths import is_taken, shipped_specs
 from bertc.check.facts.examples import count_examples
 from bertc.check.facts.networks import copy_embedding, network_of, program_of, take_network
@@ -39,10 +39,24 @@ def facts(program: Program, diagnostics: Diagnostics) -> Program:
         else:
             known = network_of(Path(init.value.path))
         init, known = take_network(init, known, program.settings)
+        _remark_direction(program, known.get("causal") is True, diagnostics)
         origin = replace(init.origin, kind="derived", source=OF_INIT)
         open_ = {n: Given(v, origin) for n, v in known.items() if n not in program.settings}
         program = copy_embedding(program.with_settings({**open_, "init": init}))
     return fill_arguments(program).map_blocks(_read_of)
+
+
+def _remark_direction(program: Program, decoder: bool, diagnostics: Diagnostics) -> None:
+    """Remark on the direction in which a decoder is read, unless it is written as it was."""
+    written = program.settings.get("causal")
+    if not decoder or (written and written.value is True):
+        return
+    said = "is read as it was trained: tokens attend to earlier ones alone"
+    help = "causal=true says so, causal=false makes an encoder of it"
+    if written and written.value is False:
+        said, help = "was trained to see earlier tokens alone, and causal = false shows all", ""
+    span = (written or program.settings["init"]).origin.span
+    diagnostics.remark(Diagnostic("R130", f"the decoder of init {said}", span, help=help))
 
 
 def _with_folder(value: Any) -> Any:

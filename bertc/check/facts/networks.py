@@ -22,7 +22,7 @@ from bertc.text.tokenizers.reading import network_folder
 NETWORK = (
     "layers", "hidden", "heads", "head_dim", "ffn", "embedding", "table", "share", "attention",
     "activation", "norm", "positions", "segments", "languages", "language_embeddings", "head",
-    "dropout", "initializer", "residual", "recipe",
+    "dropout", "initializer", "residual", "causal", "recipe",
 )  # fmt: skip
 """Settings of a network; unwritten ones are taken from ``init``."""
 
@@ -71,6 +71,8 @@ def _of_run(resolved: Resolved) -> dict[str, Any]:
     settings = {**encoder.settings(), "recipe": _system(resolved)}
     if resolved.run.layout != layout_of(resolved.run.recipe):  # several are of such a network
         settings["layout"] = resolved.run.layout
+    if not resolved.origins.get("causal", "default").startswith("default"):
+        settings["causal"] = encoder.causal
     if resolved.languages:
         embedded = bool(encoder.languages)
         settings |= {"languages": resolved.languages, "language_embeddings": embedded}

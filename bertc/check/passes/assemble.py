@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 from bertc.check.passes.lengths import list_checkpoints
-from bertc.check.passes.settings import layer_values, reads_on
+from bertc.check.passes.settings import is_causal, layer_values
 from bertc.check.passes.teaching.teachers import taught_terms
 from bertc.ir.changing.growth import FromRun, NetworkChange, Turned
 from bertc.ir.data import FULL, PAIRED
@@ -44,7 +44,7 @@ def assemble(program: Complete) -> Resolved:
 _OF_BODIES = ("embedding", "table", "pooler", "head", "dropout", "initializer")
 """Settings that every body has as they are."""
 _OF_ENCODERS = {*Encoder.model_fields} & {*CompleteStage.model_fields}
-_OF_ENCODERS -= {"layers", "ffn", "languages"}
+_OF_ENCODERS -= {"layers", "ffn", "languages", "causal"}
 """Settings that a transformer has as they are."""
 
 
@@ -115,7 +115,7 @@ def _stages(program: Complete) -> tuple[AnyStage, ...]:
     stages = list[AnyStage]()
     for stage in program.stages:
         before = stages[-1] if stages else None
-        networks = body(stage, reads_on(stage.objective)), _generator(stage)
+        networks = body(stage, is_causal(stage)), _generator(stage)
         turned = before and before.encoder.causal != networks[0].causal
         facing = (body(stage, not networks[0].causal), networks[1]) if turned else networks
         begins = _begins_anew(stage, before, facing)

@@ -90,6 +90,7 @@ def _needs(stage: CompleteStage) -> list[tuple[Ability, str, str]]:
     needs: tuple[tuple[bool, Ability, str, str], ...] = (
         (any(term.objective.order == "forward" for term in stage.objective), "causal", "objective",
          "clm needs states that depend on no later token"),
+        (stage.causal is True, "causal", "causal", "causal = true hides later tokens from states"),
         (permuted, "permuted", "objective", "plm predicts tokens in a random order"),
         (stage.pack, "packed", "pack", "pack = true reads several examples of a row apart"),
         (stage.memory > 0, "remembering", "memory", "memory keeps the inputs of layers"),
@@ -212,7 +213,10 @@ DERIVED: tuple[dict[str, Callable[[Complete], object]], ...] = (
         "positions": lambda p: (
             NoPositions() if p.attention.distances else LearnedPositions(rows=p.longest_seq)
         ),
-        "pooler": lambda p: any(t.objective.states.pooled for s in p.stages for t in s.objective),
+        "pooler": lambda p: (
+            p.causal is not True
+            and any(t.objective.states.pooled for s in p.stages for t in s.objective)
+        ),
         "head": _head,
         "format": lambda p: default_format(p.objective, p.pack),
         "layout": lambda p: layout_of(p.recipe),

@@ -127,6 +127,11 @@ def reads_on(objective: tuple[Term, ...]) -> bool:
     return all(term.objective.order == "forward" for term in objective)
 
 
+def is_causal(settings: CompleteSettings) -> bool:
+    """True if tokens attend to earlier ones alone: as written, or as the objective needs it."""
+    return reads_on(settings.objective) if settings.causal == "auto" else settings.causal
+
+
 def default_format(objective: tuple[Term, ...], pack: bool) -> Format:
     """BERT's pairs, documents that are cut in packed rows, a stream for clm, or full sentences."""
     if asks_about_pairs(objective):

@@ -6,7 +6,7 @@ Those of languages are here too, and of objectives that read translation pairs.
 import math
 
 from bertc.base.diagnostics import Diagnostics, listed
-from bertc.check.passes.settings import Checker
+from bertc.check.passes.settings import Checker, reads_on
 from bertc.cost.planning.plan import largest_divisor
 from bertc.ir.data import Parallel
 from bertc.ir.fixes import Rule, argument, terms_written
@@ -37,6 +37,7 @@ def check_terms(check: Checker[CompleteStage]) -> None:
         check.report("E206", message, "objective", label="a row is made in one way only", help=help)
     if any(term.order == "forward" for term in terms):
         _in_two_directions(check)
+    check.rules(_OF_DIRECTIONS)
     spans = any(term.masks.unit.masks_spans for term in terms if term.masks)
     reads = next((term.title for term in terms if term.states.of_spans), "")
     if reads and not spans:
@@ -50,6 +51,22 @@ def check_terms(check: Checker[CompleteStage]) -> None:
         help = f"objective={masking[0]} or objective={masking[1]}"
         check.report("E207", message, "objective", label="a row is masked once", help=help)
     _order_possible(check)
+
+
+def _two_sided(stage: CompleteStage) -> str:
+    """The first term whose tokens are predicted from both sides."""
+    terms = (term.objective for term in stage.objective)
+    return next((t.title for t in terms if t.masks or t.replaces or t.order == "permuted"), "")
+
+
+_OF_DIRECTIONS: tuple[Rule[CompleteStage], ...] = (
+    Rule("E218", ("causal", "objective"), lambda s: s.causal is True and bool(_two_sided(s)),
+         lambda s: f"{_two_sided(s)} predicts tokens from both sides, and causal = true",
+         label="tokens attend to earlier ones alone", help="causal=false"),
+    Rule("E218", ("causal", "objective"), lambda s: s.causal is False and reads_on(s.objective),
+         "clm predicts each token from those before it, and causal = false shows it that token",
+         help="causal=true"),
+)  # fmt: skip
 
 
 def _in_two_directions(check: Checker[CompleteStage]) -> None:

@@ -12,6 +12,7 @@ from bertc.hub.families.albert import ALBERT
 from bertc.hub.families.bert import BERT
 from bertc.hub.families.config import Wordless
 from bertc.hub.families.deberta import DEBERTA
+from bertc.hub.families.decoders import LLAMA, MISTRAL, QWEN3, HfDecoder
 from bertc.hub.families.distilbert import DISTILBERT
 from bertc.hub.families.electra import ELECTRA
 from bertc.hub.families.esm import ESM, ESMC
@@ -31,8 +32,8 @@ from bertc.ir.program import Resolved, layout_of
 from bertc.lang import setting_shape, show_value
 
 FAMILIES: tuple[Family, ...] = (
-    XLNET, DEBERTA, MPNET, NEOBERT, ESMC, ESM, MODERNBERT, EUROBERT, NOMIC, ELECTRA, DISTILBERT,
-    XLM, ALBERT, XLM_ROBERTA, CAMEMBERT, ROBERTA, BERT,
+    XLNET, DEBERTA, MPNET, NEOBERT, ESMC, QWEN3, MISTRAL, LLAMA, ESM, MODERNBERT, EUROBERT, NOMIC,
+    ELECTRA, DISTILBERT, XLM, ALBERT, XLM_ROBERTA, CAMEMBERT, ROBERTA, BERT,
 )  # fmt: skip
 """Order in which families are tried for a program; the last accepts all that remain."""
 
@@ -58,14 +59,14 @@ def family_for(resolved: Resolved, pad: int, prefer: str | None = None) -> Famil
     """The family for a program, rather ``prefer``, from which it was imported, or the obstacle."""
     if not isinstance(resolved.encoder, Encoder):
         return Obstacle(f"body={resolved.encoder.body_kind}", "all layouts are of transformers")
-    if resolved.encoder.causal:
-        return Obstacle("objective=clm", "the layouts attend in both directions")
     candidate = Candidate(resolved, pad)
     layout = resolved.run.layout
     written = candidate.tuned or layout != layout_of(resolved.run.recipe)
     systems = {prefer or "", layout if written else ""}
     candidate = Candidate(resolved, pad, frozenset(systems))
     family = next(family for family in FAMILIES if family.claims(candidate))
+    if resolved.encoder.causal and not issubclass(family.config, HfDecoder):
+        return Obstacle("objective=clm", "the layouts attend in both directions")
     return family.obstacle(candidate) or first_of(unlike(family, candidate)) or family
 
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from bertc.base.storage.plain_file import name_few
 from bertc.ir.base import Normal, Probability, TableRows, Width
+from bertc.ir.learning.objective import Pretraining
 from bertc.ir.network import attention, ffn, head, layer, norm, sharing
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.positions import LearnedPositions, TablePositions
@@ -69,9 +70,9 @@ Tokens = Union["Vocabulary", Wordless]
 ClsPlace = Literal["first", "last"]
 
 
-def place_of_cls(tokens: Tokens) -> ClsPlace:
-    """The place of [CLS] among the tokens of a text."""
-    return "last" if tokens.cls_last else "first"
+def place_of_cls(tokens: Tokens, causal: bool = False) -> ClsPlace:
+    """The place of [CLS] among the tokens of a text, or of what stands for it."""
+    return "last" if tokens.cls_last or causal else "first"
 
 
 def ends(tokens: Tokens) -> dict[str, int | None]:
@@ -143,6 +144,11 @@ class HfConfig(BaseModel):
         trained = f"{rates_text}: of training alone, where bertc has no such dropout"
         notes = {code: "auto_map" in self.unread, plain: bool(names), trained: bool(rates_text)}
         return tuple(note for note, holds in notes.items() if holds)
+
+    @property
+    def learned(self) -> Pretraining | None:
+        """The objective of a head over the vocabulary that reads in one of two directions."""
+        return None
 
     def turned_at(self, rates: Collection[float]) -> Self:
         """The same with the rates of angles that the weights have, where a class reads those."""

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from bertc.hub.families import bert, config, family
-from bertc.hub.families.eurobert import EUROBERT
+from bertc.hub.families.eurobert import BODY
 from bertc.hub.families.roberta import HfRoberta
 from bertc.hub.families.rotary_like import HfTurned
 from bertc.ir.base import Width
@@ -179,7 +179,7 @@ ESMC = family.Family(
     config=HfEsmc,
     prefix="esmc",
     names={
-        **{ours: key for ours, key in EUROBERT.names.items() if ours != "heads.mlm"},
+        **BODY,
         "encoder.attention.{n}.query_norm": "layers.{n}.self_attn.q_norm",
         "encoder.attention.{n}.key_norm": "layers.{n}.self_attn.k_norm",
         **bert.mlm_keys("lm_head", "lm_head.decoder", "layer_norm"),

@@ -1,15 +1,19 @@
-"""Settings that families of encoders with rotary positions and a gated part share."""
+"""Settings that families of networks with rotary positions and a gated part share."""
 
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bertc.hub.families.config import MEANING, HfConfig, Tokens, ends
+from bertc.hub.families.config import MEANING, ROPE, HfConfig, Tokens, ends
 from bertc.ir.base import Probability, Width
-from bertc.ir.network.attention import FullAttention
+from bertc.ir.network import layer, norm
+from bertc.ir.network.attention import FullAttention, LocalAttention
+from bertc.ir.network.attention_node import ContentAttention
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Glu
+from bertc.ir.network.head import LinearHead
 from bertc.ir.network.positions import RotaryPositions, Theta
+from bertc.ir.program.settings import Heads
 
 GateActivation = Literal["gelu", "silu", "swish"]
 
@@ -80,4 +84,47 @@ class HfTurned(HfGated):
             **super().values(encoder, tokens),
             "head_dim": encoder.layers[0].head_dim,
             "rope_parameters": Rope(rope_theta=positions.theta).model_dump(),
+        }
+
+
+class HfGrouped(HfTurned):
+    """Settings of Llama's blocks: RMS norms, heads that share keys, and a linear head."""
+
+    spelling = {
+        "rms_norm_eps": "layer_norm_eps",
+        "attention_dropout": "attention_probs_dropout_prob",
+    }
+    missing = frozenset({"type_vocab_size", "hidden_dropout_prob", *spelling.values()})
+    only = ROPE
+
+    num_key_value_heads: Heads | None = None
+    hidden_dropout_prob: Literal[0] = 0
+    type_vocab_size: Literal[0] = 0
+    layer_norm_eps: norm.Epsilon = 1e-6
+    tie_word_embeddings: bool = False
+
+    def settings(self) -> dict[str, Any]:
+        return super().settings() | {
+            "norm": norm.PreNorm(eps=self.layer_norm_eps, function="rms"),
+            "attention": self._attention(self._fewer()),
+            "dropout": layer.Dropout(hidden=0, attention=self.attention_probs_dropout_prob),
+            "head": LinearHead(bias=self.mlp_bias, tied=self.tie_word_embeddings),
+        }
+
+    def _fewer(self) -> int:
+        """Heads of keys if they are fewer, else 0."""
+        key_heads = self.num_key_value_heads or self.num_attention_heads
+        return 0 if key_heads == self.num_attention_heads else key_heads
+
+    def _attention(self, kv_heads: int) -> FullAttention | LocalAttention:
+        return FullAttention(kv_heads=kv_heads, bias=self.attention_bias)
+
+    @classmethod
+    def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+        attention, head, heads = encoder.attention, encoder.head, encoder.layers[0].heads
+        fewer = attention.key_heads(heads) if isinstance(attention, ContentAttention) else heads
+        return {
+            **super().values(encoder, tokens),
+            "num_key_value_heads": fewer,
+            "tie_word_embeddings": not isinstance(head, LinearHead) or head.tied,
         }

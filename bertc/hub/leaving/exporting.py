@@ -218,7 +218,7 @@ def _write_hf(
         write_tensors(fresh / BESIDE, left)
         heads = ", ".join(sorted(parts_of(left)))
         notes.append(f"{chosen.name} cannot hold {heads}: written to {BESIDE}, for bertc alone")
-    if chosen.parts - parts:
+    if "pooler" in chosen.parts - parts:
         notes.append(f"{chosen.name} draws a pooler when it is loaded: the model has none")
     if chosen.name.endswith("ForTokenClassification") and isinstance(resolved.vocabulary, ByteBpe):
         notes.append(JOINED)

@@ -19,6 +19,7 @@ from bertc.ir.network.head import PoolerKind
 from bertc.ir.program import MAIN, AnyStage, Complete, Origin
 from bertc.ir.program.resolved import Resolved, head_weights
 from bertc.ir.program.settings import canonical
+from bertc.ir.terms.node import LanguageModel, weights_of_head
 from bertc.lang.write.show import show_value
 
 ACTIVATIONS: Mapping[ScoreActivation, str] = {
@@ -39,7 +40,10 @@ def target_of(
     if program.encoder.head.decoder:  # which no class of transformers has
         terms = (term.objective for term in program.terms())
         learned -= {term.head_name for term in terms if term.states.decoded}
-    parts = parts_of(names) & learned
+    # A tied head without a bias has no weights.
+    tied = (t.objective for t in program.terms() if isinstance(t.objective, LanguageModel))
+    bare = {term.head_name for term in tied if not weights_of_head(term, program.encoder)}
+    parts = (parts_of(names) | bare) & learned
     stages = list[AnyStage]()
     for stage in program.stages:  # without terms whose heads are absent
         learned_terms = tuple(t for t in stage.objective if t.objective.head_name in parts)

@@ -130,8 +130,8 @@ class TokenVectors(Node):
     positional = ("width", "query")
 
 
-OneVector = Literal["mean", "cls", "max"]
-"""A vector from states of tokens: their mean or maximum, or the state of the first alone."""
+OneVector = Literal["mean", "cls", "max", "last"]
+"""A vector from states of tokens: their mean or maximum, or the state of the first or the last."""
 Pooling = OneVector | TokenVectors
 Similarity = Literal["cosine", "dot"]
 """The similarity of two vectors: their cosine, or their dot product."""

@@ -21,8 +21,8 @@ from bertc.ir.terms.sbo import Sbo
 from bertc.ir.vocabulary import Vocabulary
 
 __all__ = [
-    "MASKED_LM", "PRETRAINING", "Clm", "Mlm", "Nsp", "Objective", "Plm", "Pretraining", "Rtd",
-    "Sbo", "Sop", "Term", "Tlm", "loss_title",
+    "MASKED_LM", "PRETRAINING", "Clm", "Mlm", "Mntp", "Nsp", "Objective", "Plm", "Pretraining",
+    "Rtd", "Sbo", "Sop", "Term", "Tlm", "loss_title",
 ]  # fmt: skip
 Pretraining = Mlm | Mntp | Tlm | Clm | Plm | Sbo | Nsp | Sop | Rtd | Restore
 """Objectives learned from text alone."""

@@ -202,7 +202,7 @@ class Embed(OwnTask):
 
     def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
         states = examples * rows.choices * rows.seq * encoder.hidden
-        one_state = self.pooling == "cls" or self.answer.by_token
+        one_state = self.pooling in ("cls", "last") or self.answer.by_token
         pooled = () if one_state else (op.Pointwise("add", states),)
         return (*pooled, *super().operations(encoder, rows, examples))
 

@@ -104,6 +104,9 @@ class NetworkSettings(Node):
         PostNorm(), "placement of the norms; their `function` is `layer`, `rms` or `tanh`", BERT
     )
     residual: Residual = default(PLAIN_STREAM, "what parts read of what was computed before", BERT)
+    causal: bool | Literal["auto"] = default(
+        "auto", "whether tokens attend to earlier ones alone; auto: where each predicts the next"
+    )
     positions: Positions = derived(
         "longest seq; none where attention knows distances", "position embeddings"
     )
@@ -117,7 +120,7 @@ class NetworkSettings(Node):
         False, "an embedding for each of the languages", "google-research/bert multilingual.md"
     )
     pooler: PoolerKind = derived(
-        "whether an objective reads it",
+        "whether an objective reads it; false where causal=true",
         "dense + tanh over the first token; or ReLU, both, GELU, or the layers of a masked-LM "
         "head, of it or of the mean of all",
     )

@@ -42,14 +42,18 @@ class CopyingHead:
 
 @dataclass(frozen=True)
 class Classifier:
-    """One linear layer (hidden -> labels) on states of tokens or on pooled states."""
+    """One linear layer (hidden -> labels) on states of tokens or on pooled states.
+
+    That of a row's last token in a causal network has no bias (GenericForSequenceClassification).
+    """
 
     labels: int
     pooled: bool = False
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
         hidden: Dim = ("hidden", self._width(encoder))
-        return affine(name, ("labels", self.labels), hidden, encoder.initializer, "head")
+        maps = affine(name, ("labels", self.labels), hidden, encoder.initializer, "head")
+        return maps[:1] if self.pooled and encoder.causal else maps
 
     def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
         scores, width = rows * self.labels, self._width(encoder)

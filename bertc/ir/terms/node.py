@@ -150,8 +150,9 @@ class TermNode(Node):
 
 
 def is_answerable(term: TermNode, body: Body) -> bool:
-    """True if a body with this direction of reading can answer a term."""
-    return (term.order == "forward") == body.causal
+    """True if a body with this direction of reading can answer a term; a task is learned in it."""
+    of_text = term.order != "none" or term.masks or term.replaces or term.pairs != "none"
+    return (term.order == "forward") == body.causal or not of_text
 
 
 def weights_of_head(term: TermNode, body: Body) -> tuple[Weight, ...]:

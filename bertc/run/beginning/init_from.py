@@ -115,7 +115,7 @@ def _notes(sums: TokenSums, source: Vocabulary, corpus: PreparedCorpus) -> Itera
 
 TABLE = f"{MAIN}.embeddings.token.weight"
 
-UNSHAPED = ("activation", "norm", "positions", "attention", "heads", "residual", "table")
+UNSHAPED = ("causal", "activation", "norm", "positions", "attention", "heads", "residual", "table")
 """Settings that change what a network computes, and no weight's shape."""
 
 
@@ -225,7 +225,7 @@ def _from_vectors(init: growth.FromVectors, resolved: Resolved, vocabulary: Voca
 
 def _differences(old: Resolved, new: Resolved) -> Iterator[str]:
     """Warnings about settings that differ between the networks without changing shapes."""
-    before, after = old.encoder.settings(), new.encoder.settings()
+    before, after = ({"causal": of.encoder.causal, **of.encoder.settings()} for of in (old, new))
     for name in (name for name in UNSHAPED if name in before and name in after):
         pair = before[name], after[name]
         old_text, new_text = (show_value(value, setting_shape(name), full=True) for value in pair)

@@ -202,7 +202,7 @@ def evaluate_files(
     model = load(run)
     stage, task = task_of(model.resolved, request)
     vocabulary = vocabulary_of(run, stage.encoder.vocab_size)
-    seq, segments = stage.seq, stage.encoder.kinds_of_segments
+    seq, kinds = stage.seq, (stage.encoder.kinds_of_segments, stage.encoder.causal)
     sources, rows, notes = scored_parts(task, part, names_files(request)), {}, []
     if not sources:
         raise nothing_to_judge_by(task)
@@ -210,13 +210,13 @@ def evaluate_files(
         with columns_told(task, with_labels=True):
             known = read_examples(task, source)
         scored = draw_scored_sample(task, name, known, most)
-        read = encode(task.judged, scored, vocabulary, seq, segments)
+        read = encode(task.judged, scored, vocabulary, seq, *kinds)
         rows[name] = scored, read
         notes.append(_read_from(task, name, source_name(source.source), len(scored), len(known)))
         lost = notes_on_cuts(task, read, len(scored), f"{name} ", seq)
         notes += [f"{task.title}: {note}" for note in lost]
     place_on_device(model, "auto")
-    task_set = TaskSet(task, encode(task, (), vocabulary, seq, segments), rows)
+    task_set = TaskSet(task, encode(task, (), vocabulary, seq, *kinds), rows)
     terms = tuple(term for term in stage.objective if term.name == task.title)
     only = stage.model_copy(update={"objective": terms})
     data = TaskData(vocabulary, 0, stage.batch, seq, (task_set,), 1.0)

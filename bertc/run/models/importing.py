@@ -108,7 +108,7 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     sentences = vectors_of(folder, None)
     vectors = (Embed(**sentences.ways),) if sentences and not sentences.obstacle else ()
     tasks = (*((tuned.task,) if tuned else vectors), *extra)
-    parts = _parts(main, family, named) | parts_of(n for n in header if n.count(".") > 1)
+    parts = _parts(main, family, named, config) | parts_of(n for n in header if n.count(".") > 1)
     parts |= {TOKENS_HEAD} & {task.head_name for task in tasks}
     program = to_program(config, parts, shapes_beside, folder, tokenizer or folder, tasks)
     resolved = resolve(program)
@@ -185,13 +185,18 @@ def _adopt_copies(file: Stored, family: Family) -> dict[str, str]:
     return present
 
 
-def _parts(file: Stored, family: Family, named: Mapping[str, str]) -> frozenset[str]:
+def _parts(
+    file: Stored, family: Family, named: Mapping[str, str], config: HfConfig
+) -> frozenset[str]:
     """Pooler and heads of which the file has a tensor."""
     # A task's layers may have the names of a pretraining head's.
     of_tasks = {*named.values(), *(c.own_pooler for c in family.tasks.classes)}
     of_tasks |= {c.own_norm for c in family.tasks.classes}
     known = {ours: key for ours, key in family.names.items() if key not in of_tasks}
     known |= named
+    if config.learned:  # of both directions one has the key
+        head = f"heads.{config.learned.head_name}"
+        known = {ours: key for ours, key in known.items() if key != known[head] or ours == head}
     modules = file.modules()
     return parts_of(f"{ours}.weight" for ours, key in known.items() if key in modules)
 

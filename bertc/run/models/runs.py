@@ -45,8 +45,8 @@ def present_layout(run: Path) -> str | None:
 def export_run(run: Path, folder: Path, pooling: str = "", step: int = 0) -> Exported:
     """Export a run's model after ``step`` steps, 0: the newest, to the layout that fits it.
 
-    With a ``pooling``, mean, cls or max, sentence-transformers loads the folder too; one that has
-    learned to embed, or began from a folder of sentence-transformers, has its own.
+    With a ``pooling``, mean, cls, max or last, sentence-transformers loads the folder too; one that
+    has learned to embed, or began from a folder of sentence-transformers, has its own.
     """
     if pooling and pooling not in MODES:
         message = f"--pooling {pooling}: sentence-transformers has no such pooling of one layer"

@@ -19,12 +19,20 @@ from bertc.text.vocab.vocabulary import Vocabulary
 
 
 def encode(
-    task: AnyTask, examples: kinds.Examples, vocabulary: Vocabulary, seq: int, segments: int
+    task: AnyTask,
+    examples: kinds.Examples,
+    vocabulary: Vocabulary,
+    seq: int,
+    segments: int,
+    causal: bool = False,
 ) -> TaskRows:
-    """Encode examples in rows of at most ``seq`` tokens and ``segments`` token types."""
+    """Encode examples in rows of at most ``seq`` tokens and ``segments`` token types.
+
+    In a ``causal`` network the last token stands for its row.
+    """
     if isinstance(task, Embed) and task.longest and not task.answer.by_token:
         seq = min(seq, task.longest)
-    rows = RowBuilder(vocabulary, seq, segments, spans=task.answer.kind == "span")
+    rows = RowBuilder(vocabulary, seq, segments, spans=task.answer.kind == "span", causal=causal)
     if not examples:
         return rows.finish()
     match examples[0]:

@@ -177,7 +177,7 @@ def _laid_out(
         places_n, targets_n = first_n, rows.targets[chosen_n]
         if task.answer.kind == "span":
             targets_n = first_n[:, None] + targets_n
-        elif rows.cls_last:
+        elif rows.cls_last and not isinstance(task.answer, Vector):
             places_n = first_n + lengths_n - 1
         targets_n = targets_n[:, 0] if targets_n.shape[1] == 1 else targets_n
         values = (places_n, targets_n, rows.exists[chosen_n])

@@ -123,8 +123,11 @@ class TaskRows:
 class RowBuilder:
     """A builder of ``TaskRows``, with rows of at most ``seq`` tokens."""
 
-    def __init__(self, vocabulary: Vocabulary, seq: int, segments: int, spans: bool) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, seq: int, segments: int, spans: bool, causal: bool
+    ) -> None:
         self.vocabulary, self.seq, self._spans = vocabulary, seq, spans
+        self._last = causal or vocabulary.cls_last
         self.template = template_of(vocabulary)
         self._last_segment = max(0, segments - 1)
         self._ids: list[NDArray[np.int32]] = []
@@ -184,7 +187,7 @@ class RowBuilder:
             np.cumsum([0, *counts], dtype=np.int64), np.concatenate([*self.tags, empty]),
             np.concatenate([*self._offsets, np.zeros((0, 2), np.int32)]),
             np.asarray(self.firsts, dtype=np.int64),
-            np.concatenate([*self.uses, np.zeros(0, np.uint8)]), self.vocabulary.cls_last, self.seq,
+            np.concatenate([*self.uses, np.zeros(0, np.uint8)]), self._last, self.seq,
             self.num_cut, self.num_questions_cut, self.num_unread, self.num_windowed,
             self.num_narrow, float((ids == self.vocabulary.unk).sum() / max(1, len(ids))),
         )  # fmt: skip

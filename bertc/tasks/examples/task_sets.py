@@ -122,7 +122,8 @@ def read_tasks(
     """Read and encode the tasks of a stage, unless ``known`` from earlier ones."""
     sets, encoder = [], stage.encoder
     for task in stage.tasks:
-        key = task, stage.seq, stage.augment, encoder.kinds_of_segments, _one_per_row(stage)
+        kinds = encoder.kinds_of_segments, encoder.causal
+        key = task, stage.seq, stage.augment, kinds, _one_per_row(stage)
         if key not in known:
             known[key] = _read_task(task, stage, vocabulary, copier, progress)
         task_set = known[key]
@@ -155,7 +156,7 @@ def _read_task(
     copies = copier.copies(task.title, learned, stage.augment)
     progress.begin(f"encoding {task.title}", 0, "rows")
     parts = {part: draw_scored_sample(task, part, examples) for part, examples in all_parts.items()}
-    how = vocabulary, stage.seq, stage.encoder.kinds_of_segments
+    how = vocabulary, stage.seq, stage.encoder.kinds_of_segments, stage.encoder.causal
     learned_rows = encode(task, [*learned, *copies], *how)
     encoded = {part: (some, encode(task.judged, some, *how)) for part, some in parts.items()}
     task_set = TaskSet(task, learned_rows, encoded, _one_per_row(stage))

@@ -25,8 +25,15 @@ ROLES: Mapping[str, tuple[str, ...]] = {
 """Spellings of the five special tokens in published vocabularies, for files that name none.
 
 XLNet's has ``<s>`` and ``</s>`` too, and puts neither around a text."""
-STAND_INS = {"cls": "bos", "sep": "eos", "unk": "pad"}
-"""Stand-ins for roles that nothing names, as in EuroBERT's, whose bytes leave none unknown."""
+STAND_INS = {"cls": ("bos",), "sep": ("eos",)}
+"""Stand-ins for roles that nothing names, as in EuroBERT's."""
+OF_DECODERS = {
+    "cls": ("bos", "eos"), "sep": ("eos",), "unk": ("pad", "eos"), "pad": ("eos",),
+    "mask": ("pad", "eos"),
+}  # fmt: skip
+"""Stand-ins in byte pairs, whose bytes leave no text unknown: Qwen3's name an end and padding."""
+BLANK_MASK = "_"
+"""Stands for a mask where there is none (LLM2Vec, run_mntp.py, mask_token_type blank)."""
 BEGINS = "\u0120"  # a space, in byte-level vocabularies
 BLANK = "\u2581"  # a space, in SentencePiece vocabularies
 PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~\u20ac\u00a3')
@@ -148,6 +155,8 @@ class Vocabulary:
     def named(self) -> dict[str, str]:
         """Its special tokens by role."""
         ids = {role: getattr(self, role) for role in (*ROLES, "bos", "eos")}
+        if self.mask == self.pad or self.mask not in self._added:
+            del ids["mask"]  # what stands for it is text
         return {role: self.token(number) for role, number in ids.items() if number is not None}
 
 
@@ -200,11 +209,12 @@ def from_tokenizer(
     if written.get("merges") == [] and not is_byte_level(tokenizer):
         model = "WordLevel"  # ESMC's: each character is a word
     roles = {role: _role(role, known, ids, name, model) for role in ROLES}
-    if tokenizer.post_processor is None:
+    if tokenizer.post_processor is None and roles["cls"] != roles["sep"]:
         ends = ((str(tokenizer.id_to_token(roles[role])), roles[role]) for role in ("sep", "cls"))
         tokenizer.post_processor = processors.BertProcessing(*ends)
     special = np.zeros(size, dtype=np.bool_)
     special[list(roles.values())] = True
+    special[ids.get(BLANK_MASK, roles["mask"])] = BLANK_MASK not in ids
     special[[i for i, token in tokenizer.get_added_tokens_decoder().items() if token.special]] = 1
     starts = np.ones(size, dtype=np.bool_)
     for token, token_id in ids.items():
@@ -228,8 +238,11 @@ def _added_ids(tokenizer: Tokenizer) -> list[int]:
 def _role(role: str, has: Mapping[str, int], ids: Mapping[str, int], name: str, model: str) -> int:
     """The id of a special token: as named, as spelled in published ones, or of its stand-in."""
     spelled = (ids[token] for token in ROLES[role] if token in ids)
-    stand_in = STAND_INS.get(role, role) if role != "unk" or model == "BPE" else role
-    number = has.get(role, next(spelled, has.get(stand_in)))
+    others = (OF_DECODERS if model == "BPE" else STAND_INS).get(role, ())
+    stand_ins = [has[other] for other in others if other in has]
+    if role == "mask" and model == "BPE" and BLANK_MASK in ids:
+        stand_ins = [ids[BLANK_MASK]]
+    number = has.get(role, next(spelled, next(iter(stand_ins), None)))
     if number is not None:
         return number
     message = f"{name}: no token for {role}"

@@ -48,7 +48,7 @@ def export_code(
     kind, head, placed = _placed(program, main)
     left = {key: tensor for key, tensor in tensors.items() if key not in placed}
     ready = {new: main[key] for key, new in placed.items()}
-    cls = place_of_cls(vocabulary)
+    cls = place_of_cls(vocabulary, resolved.encoder.causal)
     source = modeling_source(program, name, cls)
     model = build(program, device="meta").eval()
     model.load_state_dict(main, assign=True, strict=False)
@@ -92,7 +92,7 @@ def _refuse_unsayable(resolved: Resolved) -> None:
 
 def _check(kind: Any, graph: Graph, ready: Mapping[str, Tensor]) -> None:
     """Compare the class that is written, with its weights, with bertc's modules."""
-    labels, body = len(ready.get("classifier.bias", ())) or 2, graph.model.encoder.node
+    labels, body = len(ready.get("classifier.weight", ())) or 2, graph.model.encoder.node
     config = kind.config_class(vocab_size=body.vocab_size, num_labels=labels)
     network = kind(config).eval()
     base = "" if hasattr(network, "model") else "model."
@@ -191,6 +191,7 @@ def modeling_source(resolved: Resolved, name: str, cls: ClsPlace) -> str:
         "pooled_width": body.pooled.width if body.pooler else body.hidden,
         "lm": _language_model(resolved, scored.head_name, classes, name) if scored else "",
         "keys": forms()["keys"] if body.causal else "",
+        "biased": ", not self.pools" if body.causal else "",
     }  # fmt: skip
     text = Template(forms()["modeling"]).substitute(values)
     pieces = {"flash": forms()["flash"] * plain, "padding": forms()["padding"] * body.causal}

@@ -46,9 +46,14 @@ def program_outputs(model: Model, inputs: EncoderInputs) -> dict[str, Tensor]:
 def encoder_outputs(
     model: Model, inputs: EncoderInputs, first_b1: Tensor | None = None, read: Outputs | None = None
 ) -> dict[str, Tensor]:
-    """Last states of the main network, those of ``first`` tokens, and the pooled one."""
+    """Last states of the main network, those of ``first`` tokens, and the pooled one.
+
+    In a causal network the last tokens stand for rows.
+    """
     read = model.read_on(inputs) if read is None else read
     states_bsh, network = read.last, model.encoder
+    if first_b1 is None and network.node.causal and inputs.attention_mask is not None:
+        first_b1 = inputs.attention_mask.long().sum(1, keepdim=True) - 1
     first_b1h = states_bsh[:, :1] if first_b1 is None else gather_positions(states_bsh, first_b1)
     results = {"states": states_bsh, "first": first_b1h}
     if network.node.pooler:

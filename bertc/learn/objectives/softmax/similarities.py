@@ -17,6 +17,7 @@ from bertc.ir.blocks import TOKEN_PAIRS
 from bertc.ir.learning import Embed
 from bertc.ir.learning.answer import OneVector, TokenVectors
 from bertc.learn.objectives.term import Predicted
+from bertc.model import gather_positions
 
 QUERIES_AT_ONCE, DOCUMENTS_AT_ONCE = 256, 1024
 """Texts of a search that are compared at once."""
@@ -32,6 +33,10 @@ def pooled(
         case "mean":
             sums_bh = _real(states_bsh, real_bs, 0.0).sum(1)
             return sums_bh / real_bs.sum(1, keepdim=True).clamp(min=1)
+        case "last":
+            places_bs = torch.arange(real_bs.shape[1], device=real_bs.device)
+            last_b = torch.where(real_bs, places_bs, 0).amax(1)
+            return gather_positions(states_bsh, last_b[:, None])[:, 0].float()
         case "max":
             return _real(states_bsh, real_bs, -torch.inf).amax(1)
 

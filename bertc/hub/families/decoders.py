@@ -1,0 +1,203 @@
+"""Layouts of decoders, read as they were trained or as encoders: Qwen3's, Llama's, Mistral's."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from bertc.hub.families.config import NO_CLASS, PadId, Single, Tokens, VocabularySize
+from bertc.hub.families.eurobert import BODY
+from bertc.hub.families.family import (
+    Candidate,
+    Family,
+    HfClass,
+    Obstacle,
+    TaskClass,
+    TaskHeads,
+    hf_class,
+)
+from bertc.hub.families.rotary_like import HfGrouped
+from bertc.ir.base import Width
+from bertc.ir.learning.objective import Clm, Mntp, Pretraining
+from bertc.ir.network.attention import FullAttention, LocalAttention
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.head import LinearHead
+from bertc.ir.network.positions import RotaryPositions
+from bertc.ir.vocabulary import ByteBpe
+
+SCORES_LAST = "its class for rows scores the state of their last token"
+
+
+class HfDecoder(HfGrouped):
+    """Settings of decoders; ``is_causal=false`` lets tokens attend to all others.
+
+    transformers 5 reads that in masking_utils.py, create_causal_mask.
+    """
+
+    copied = frozenset({"max_position_embeddings"})
+
+    is_causal: bool = True
+    pad_token_id: PadId | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        said = "a decoder, read as it was trained: tokens attend to earlier ones alone"
+        return (*super().notes, *[f"{said}; causal=false makes an encoder of it"] * self.is_causal)
+
+    @property
+    def learned(self) -> Pretraining:
+        """The next token, of masked ones too where all tokens are seen."""
+        return Clm() if self.is_causal else Mntp()
+
+    def settings(self) -> dict[str, Any]:
+        head = LinearHead(bias=False, tied=self.tie_word_embeddings)
+        return super().settings() | {"causal": self.is_causal, "head": head}
+
+    @classmethod
+    def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+        causal = {} if encoder.causal else {"is_causal": False}
+        return super().values(encoder, tokens) | causal
+
+
+class HfQwen3(HfDecoder):
+    """Qwen3Config."""
+
+    missing = HfDecoder.missing | {"mlp_bias"}
+    ignored = frozenset({"sliding_window", "max_window_layers"})
+    only = {**HfDecoder.only, "use_sliding_window": Single(False, "layers have windows")}
+
+    model_type: Literal["qwen3"] = "qwen3"
+    vocab_size: VocabularySize = 151_936
+    hidden_size: Width = 4096
+    intermediate_size: Width = 22_016
+    num_hidden_layers: int = 32
+    num_attention_heads: int = 32
+    head_dim: Width = 128
+    max_position_embeddings: Width = 32_768
+    layer_types: list[Literal["full_attention"]] | None = None
+
+    def _attention(self, kv_heads: int) -> FullAttention:
+        return FullAttention(kv_heads=kv_heads, bias=self.attention_bias, norm="rms")
+
+
+class HfLlama(HfDecoder):
+    """LlamaConfig."""
+
+    ignored = frozenset({"pretraining_tp"})
+
+    model_type: Literal["llama"] = "llama"
+    vocab_size: VocabularySize = 32_000
+    hidden_size: Width = 4096
+    intermediate_size: Width = 11_008
+    num_hidden_layers: int = 32
+    num_attention_heads: int = 32
+    max_position_embeddings: Width = 2048
+
+
+class HfMistral(HfDecoder):
+    """MistralConfig; a token attends to ``sliding_window`` tokens, itself the last of them."""
+
+    missing = HfDecoder.missing | {"mlp_bias", "attention_bias"}
+
+    model_type: Literal["mistral"] = "mistral"
+    vocab_size: VocabularySize = 32_000
+    hidden_size: Width = 4096
+    intermediate_size: Width = 14_336
+    num_hidden_layers: int = 32
+    num_attention_heads: int = 32
+    num_key_value_heads: int | None = 8
+    max_position_embeddings: Width = 131_072
+    sliding_window: Annotated[int, Field(ge=2, le=500_000)] | None = 4096
+
+    @model_validator(mode="after")
+    def _windows_look_back(self) -> Self:
+        if self.sliding_window and not self.is_causal:
+            message = f"is_causal = false, sliding_window = {self.sliding_window}"
+            raise ValueError(message, NO_CLASS)
+        return self
+
+    def _attention(self, kv_heads: int) -> FullAttention | LocalAttention:
+        if self.sliding_window is None:
+            return FullAttention(kv_heads=kv_heads, bias=False)
+        return LocalAttention(window=2 * self.sliding_window - 2, kv_heads=kv_heads, bias=False)
+
+    def settings(self) -> dict[str, Any]:
+        known = super().settings()
+        theta = known["positions"].theta
+        turned = RotaryPositions(theta=theta, local_theta=theta)
+        return {**known, **({"positions": turned} if self.sliding_window else {})}
+
+    @classmethod
+    def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+        attention = encoder.attention
+        window = attention.window // 2 + 1 if isinstance(attention, LocalAttention) else None
+        return super().values(encoder, tokens) | {"sliding_window": window}
+
+
+def _obstacle(candidate: Candidate) -> Obstacle | None:
+    """The first thing that no class of decoders has: a pooler, rows or windows otherwise."""
+    encoder = candidate.encoder
+    if encoder.pooler:
+        return Obstacle(f"pooler={str(encoder.pooler).lower()}", "it has none", "pooler=false")
+    if encoder.causal:
+        return None
+    if encoder.attention.kind == "local":
+        return Obstacle("causal=false", "its windows are of earlier tokens")
+    rows = any(term.objective.states.pooled for term in candidate.resolved.terms())
+    return Obstacle("causal=false", SCORES_LAST) if rows else None
+
+
+def _classes(title: str) -> tuple[HfClass, ...]:
+    scores = f"{title}ForCausalLM"  # as clm learns them, or mntp
+    return hf_class(scores, "clm"), hf_class(scores, "mlm"), hf_class(f"{title}Model")
+
+
+def _tasks(title: str) -> TaskHeads:
+    # The class for rows has no dropout, and no file a setting of it.
+    rows, unnamed = f"{title}ForSequenceClassification", "hidden_dropout"
+    of_rows = TaskClass(rows, "score", "unread", dropout=unnamed)
+    of_tokens = TaskClass(f"{title}ForTokenClassification", "score", "unread")
+    none = f"{title} has no class for choices, and that for spans has other names"
+    return TaskHeads((of_rows, of_tokens), "classifier_dropout", default=0.1, otherwise=none)
+
+
+def _decoder(title: str, config: type[HfDecoder], claims: Any, **names: str) -> Family:
+    return Family(
+        title=title,
+        config=config,
+        prefix="model",
+        names={**BODY, **names, "heads.clm": "lm_head", "heads.mlm": "lm_head"},
+        copies={"lm_head.weight": "embed_tokens.weight"},
+        classes=_classes(title),
+        tasks=_tasks(title),
+        claims=claims,
+        recipe="bert",
+        vocabulary=ByteBpe,
+        obstacle=_obstacle,
+    )
+
+
+def _is_llama(candidate: Candidate) -> bool:
+    """True for the blocks of all decoders here that read as one."""
+    encoder = candidate.encoder
+    return encoder.causal and encoder.positions.kind == "rotary" and encoder.norm.function == "rms"
+
+
+QWEN3 = _decoder(
+    "Qwen3",
+    HfQwen3,
+    lambda c: (
+        c.encoder.positions.kind == "rotary" and getattr(c.encoder.attention, "norm", "") == "rms"
+    ),
+    **{
+        f"encoder.attention.{{n}}.{part}_norm": f"layers.{{n}}.self_attn.{part[0]}_norm"
+        for part in ("query", "key")
+    },
+)
+MISTRAL = _decoder(
+    "Mistral",
+    HfMistral,
+    lambda c: (
+        "mistral" in c.systems or (_is_llama(c) and isinstance(c.encoder.attention, LocalAttention))
+    ),
+)
+LLAMA = _decoder("Llama", HfLlama, lambda c: "llama" in c.systems or _is_llama(c))

@@ -1,0 +1,222 @@
+"""Decoders: what they are read as, rows by their last token, ids, and vectors of their folders."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+import transformers
+from sentence_transformers import SentenceTransformer
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+import bertc
+from bertc.api import findings
+from bertc.base.diagnostics import DataError, SpecError
+from bertc.check.facts.networks import program_of
+from bertc.hub.families import family_named
+from bertc.hub.keys import keys
+from bertc.ir.program import model_weights
+from bertc.run.models.importing import import_model
+from bertc.run.models.loading import load
+from bertc.run.models.runs import export_run, import_run
+from bertc.text.vocab.vocabulary import vocabulary_of
+from tests.hub.hf_models import DECODER, case, respell
+from tests.hub.test_round_trip import close, encoded, inputs, mlm_logits
+from tests.hub.test_tokenizers import ODD, rows
+
+END, TURN, BEGIN = "<|endoftext|>", "<|im_end|>", "<|begin_of_text|>"
+NAMED: dict[str, dict[str, str]] = {
+    "Qwen3-Embedding": {"eos_token": TURN, "pad_token": END},
+    "Qwen3": {"eos_token": TURN, "pad_token": END},
+    "Llama": {"bos_token": BEGIN, "eos_token": TURN},
+}
+"""Special tokens that folders name; the first puts one behind a text, the last one before it."""
+
+
+def write_tokenizer(folder: Path, of: str, size: int = 400) -> None:
+    """Byte pairs, and the special tokens and ends of these folders."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    bytes_ = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, special_tokens=[END, TURN, BEGIN], initial_alphabet=bytes_,
+        show_progress=False,
+    )  # fmt: skip
+    tokenizer.train_from_iterator(ODD * 3, trainer)
+    number = tokenizer.token_to_id
+    if of != "Qwen3":
+        single = f"$A {END}" if "Embedding" in of else f"{BEGIN} $A"
+        ends = [(token, number(token)) for token in (END, BEGIN)]
+        pair = single.replace("$A", "$A $B")
+        tokenizer.post_processor = processors.TemplateProcessing(single, pair, ends)
+    folder.mkdir(exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "padding_side": "left", **NAMED[of]}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize("of", NAMED)
+def test_ids_are_those_of_transformers_with_the_ends_that_a_tokenizer_puts(of, tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "qwen3"}')
+    write_tokenizer(tmp_path, of)
+    found = vocabulary_of(tmp_path, 400)
+    found.save(tmp_path / "again")
+    for folder in (tmp_path, tmp_path / "again"):
+        reference = transformers.AutoTokenizer.from_pretrained(folder)
+        for text in (*ODD, "a_b __ _"):
+            assert rows(found, text)[0] == reference(text)["input_ids"]
+        assert reference.padding_side == "left"
+    assert reference.mask_token is None
+    assert [found.token(i) for i in (found.mask, found.sep)] == ["_", TURN]
+    assert not found.special[found.mask]
+
+
+NETWORKS = [
+    case("Qwen3ForCausalLM", DECODER),
+    case("MistralForCausalLM", DECODER, sliding_window=4),
+]
+
+
+@pytest.mark.parametrize("chosen", NETWORKS, ids=str)
+def test_padding_on_either_side_changes_nothing_and_gradients_are_those_of_transformers(
+    chosen, tmp_path
+):
+    reference, ours = chosen.save(tmp_path), load(tmp_path)
+    batch = inputs(reference, 16)
+    on_left = {name: values.flip(1) for name, values in batch.items()}  # and texts from behind
+    texts = [row[mask > 0] for row, mask in zip(*on_left.values(), strict=True)]
+    states = reference.base_model(**on_left).last_hidden_state
+    for text, padded in zip(texts, states, strict=True):
+        assert close(ours.encode(text[None])[0], padded[-len(text) :])
+    read = batch["attention_mask"].bool()
+    labels = torch.randint(5, 97, read.shape)[read]
+    for of_all in (mlm_logits(ours, encoded(ours, batch))[read], reference(**batch).logits[read]):
+        F.cross_entropy(of_all, labels).backward()
+    family = family_named(reference.config.model_type)
+    theirs = {name: p.grad for name, p in reference.named_parameters()}
+    weights = dict(ours.named_parameters())
+    for name, key in keys(family, ours.resolved.encoder, weights, {}).items():
+        wanted = theirs.pop(key, None)
+        wanted = theirs.pop(f"{family.prefix}.{key}") if wanted is None else wanted
+        torch.testing.assert_close(weights[name].grad, wanted, atol=1e-6, rtol=1e-4)
+    assert not theirs
+
+
+QUERY = "Instruct: Given a web search query, retrieve passages\nQuery:"
+TEXTS = ["a hen's café", "naïve", "two  spaces and 12,000 hens " * 3]
+
+
+def sentences(folder: Path, cls: str, *further: str, **settings: Any) -> SentenceTransformer:
+    """A folder as Qwen3-Embedding's are published: last token, prompt of queries, length 1."""
+    case(cls, DECODER, **{"vocab_size": 400, **settings}).save(folder)
+    write_tokenizer(folder, "Qwen3-Embedding")
+    kinds, places = ("Transformer", "Pooling", *further, "Normalize"), dict[str, Any]()
+    types = [f"sentence_transformers.models.{kind}" for kind in kinds]
+    paths = ["", *(f"{n}_{kind}" for n, kind in enumerate(kinds) if n)]
+    places["modules.json"] = [
+        {"idx": n, "name": str(n), "path": path, "type": kind}
+        for n, (path, kind) in enumerate(zip(paths, types, strict=True))
+    ]
+    mode = "lasttoken" if not further else "mean_tokens"
+    places["1_Pooling/config.json"] = {
+        "word_embedding_dimension": 24, f"pooling_mode_{mode}": True, "include_prompt": True,
+        **({} if further else {"pooling_mode_mean_tokens": False}),
+    }  # fmt: skip
+    places["sentence_bert_config.json"] = {"max_seq_length": 30, "do_lower_case": False}
+    places["config_sentence_transformers.json"] = {
+        "prompts": {"query": QUERY, "document": ""}, "default_prompt_name": None,
+        "similarity_fn_name": "cosine",
+    }  # fmt: skip
+    for name, value in places.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(json.dumps(value))
+    return SentenceTransformer(str(folder), device="cpu")
+
+
+def assert_same_vectors(folder: Path, reference: SentenceTransformer) -> None:
+    model = bertc.load(folder)
+    for prompt in ("", QUERY):
+        wanted = torch.tensor(reference.encode([prompt + text for text in TEXTS]))
+        assert close(torch.tensor(model.embed([prompt + text for text in TEXTS])), wanted)
+
+
+@pytest.mark.parametrize("both_ways", [False, True])
+def test_vectors_of_last_tokens_and_prompts_come_in_and_go_out(both_ways, tmp_path):
+    folder = tmp_path / "came"
+    settings = {"is_causal": False} if both_ways else {}
+    reference = sentences(folder, "Qwen3Model", **settings)
+    assert_same_vectors(folder, reference)
+    notes = " ".join(import_model(folder).notes)
+    assert ("causal=false makes an encoder" in notes) is not both_ways
+    assert "pooling last, normalised" in notes
+
+
+def test_a_run_of_such_a_folder_leaves_with_the_same_vectors(tmp_path):
+    reference = sentences(tmp_path / "came", "Qwen3Model")
+    import_run(tmp_path / "came", tmp_path / "run")
+    left = export_run(tmp_path / "run", tmp_path / "left")
+    assert left.architecture == "Qwen3Model"
+    assert_same_vectors(tmp_path / "run", reference)
+    again = SentenceTransformer(str(left.folder), device="cpu")
+    assert_same_vectors(left.folder, again)
+    for key in ("query", "document"):
+        assert again.prompts[key] == reference.prompts[key]
+    assert close(torch.tensor(again.encode(TEXTS)), torch.tensor(reference.encode(TEXTS)))
+
+
+def test_a_decoder_is_read_as_it_was_trained_unless_causal_is_false(tmp_path):
+    sentences(tmp_path / "qwen", "Qwen3Model")
+    for folder in ("qwen", "run"):  # it stays so, once it is imported
+        spec = f'init="{tmp_path / folder}" task=embed("{tmp_path}/a.jsonl", examples=9) steps=1'
+        assert "R130" in [remark.code for remark in findings(spec).remarks]
+        found = bertc.resolve(spec)
+        assert found.encoder.causal
+        assert found.stages[0].tasks[0].pooling == "last"
+        assert not bertc.resolve(f"{spec} causal=false").encoder.causal
+        with pytest.raises(SpecError, match="mntp predicts tokens from both sides"):
+            bertc.resolve(f'init="{tmp_path / folder}" objective=mntp steps=1')
+        import_run(tmp_path / "qwen", tmp_path / "run")
+
+
+SIZES: dict[str, dict[str, Any]] = {
+    "Qwen3-0.6B": {
+        "model_type": "qwen3", "hidden_size": 1024, "num_hidden_layers": 28, "head_dim": 128,
+        "num_attention_heads": 16, "num_key_value_heads": 8, "intermediate_size": 3072,
+        "vocab_size": 151_936, "tie_word_embeddings": True,
+    },
+    "Llama-3.2-1B": {
+        "model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 16, "head_dim": 64,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 8192,
+        "vocab_size": 128_256, "tie_word_embeddings": True,
+    },
+    "Mistral-7B": {"model_type": "mistral"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_networks_have_as_many_weights_as_those_of_transformers(name, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(SIZES[name]))
+    config = transformers.AutoConfig.from_pretrained(tmp_path)
+    with torch.device("meta"):
+        model = transformers.AutoModelForCausalLM.from_config(config)
+    found = program_of(tmp_path)
+    assert sum(w.numel for w in model_weights(found)) == sum(p.numel() for p in model.parameters())
+
+
+def test_what_is_not_computed_is_refused_by_name(tmp_path):
+    case("LlamaModel", DECODER, num_hidden_layers=1).save(tmp_path)
+    scaled = {"rope_type": "llama3", "rope_theta": 500_000.0, "factor": 32.0}
+    for settings in (
+        {"rope_parameters": scaled}, {"rope_scaling": scaled},
+        {"model_type": "mistral", "sliding_window": 8, "is_causal": False},
+        {"model_type": "qwen3", "use_sliding_window": True},
+        {"model_type": "qwen3_moe"},
+    ):  # fmt: skip
+        path = respell(tmp_path, **{"model_type": "llama", **settings})
+        refused = pytest.raises(DataError, import_model, tmp_path).value
+        assert [*settings][-1] in refused.message, settings
+        plain = {key: value for key, value in json.loads(path.read_text()).items()}
+        path.write_text(json.dumps({k: v for k, v in plain.items() if k not in settings}))
