@@ -79,7 +79,6 @@ def report_(
 
 OPTIONS = {
     "heads": ("task", "examples", "json"),
-    "attention": ("text", "pair", "out"),
     "documents": ("steps",),
 }
 """The parts of a run to inspect, and the options of each."""
@@ -88,22 +87,17 @@ OPTIONS = {
 @app.command("inspect")
 def inspect_(
     context: typer.Context,
-    what: Literal["heads", "attention", "documents"] = argument(
-        ..., "heads, attention or documents"
-    ),
+    what: Literal["heads", "documents"] = argument(..., "heads or documents"),
     run: Path = argument(..., "a run folder"),
     task: str = option("", "its name, or with a file to score"),
     examples: int = option(0, "examples to read [0: as usual]", min=0),
-    text: str = option("", "a text to read, up to 128 tokens"),
-    pair: str = option("", "a second text after --text"),
-    out: Path = file_to_write(Path("attention.html"), "the HTML page of attention", "-o", "--out"),
     steps: str = option("", "documents: the first step and the end, counted from 0: 0:100"),
     json: JsonOption = False,
 ) -> None:
-    """Show what the attention heads of a run are worth, what they look at, or what steps read.
+    """Show what the attention heads of a run are worth, or what its steps read.
 
-    heads evaluates the run without each of them, one after another. attention writes a page with
-    the map of each head over a text. documents lists those that steps read, a JSON line a piece.
+    heads evaluates the run without each of them, one after another. documents lists those that
+    steps read, a JSON line a piece.
     """
     refuse_others(context, what, OPTIONS[what])
     if what == "heads":
@@ -112,18 +106,9 @@ def inspect_(
         report = worth(run, task=task, examples=examples)
         say(report.as_json() if json else report.as_table())
         return
-    if what == "documents":
-        from bertc.use.order import read_order
+    from bertc.use.order import read_order
 
-        first, _, end = steps.partition(":")
-        if not (first.isdecimal() and end.isdecimal()):
-            raise UsageError(f"--steps {steps!r} is no range of steps", "--steps 1000:2000")
-        read_order(run, int(first), int(end), partial(say, nl=False))
-        return
-    from bertc.lab.report.attention import attention_page
-
-    if not text:
-        raise UsageError("attention is of a text", help='--text "A text"')
-    page = attention_page(run, text, pair)
-    durable.replace(out, page.encode(), elsewhere="name another file with -o")
-    say(out)
+    first, _, end = steps.partition(":")
+    if not (first.isdecimal() and end.isdecimal()):
+        raise UsageError(f"--steps {steps!r} is no range of steps", "--steps 1000:2000")
+    read_order(run, int(first), int(end), partial(say, nl=False))
