@@ -8,7 +8,6 @@ from bertc import Estimate, UsageError, estimate
 from bertc.lab.report.markup import element, in_picture, remark
 from bertc.lab.report.page import Part
 from bertc.lab.report.pictures import Picture
-from bertc.lab.results.curves import FlopsUntil
 from bertc.lab.results.runs import Run
 from bertc.lab_api import RunFolder, Table, units
 
@@ -88,17 +87,16 @@ def _row(
 def _work(cost: Estimate, run: Run, step_seconds: float, steps_timed: int) -> list[tuple[str, ...]]:
     """Rows of steps, FLOPs and time; ``step_seconds`` are those of ``steps_timed`` steps."""
     done, seconds = run.step, run.seconds
-    flops = FlopsUntil(run.resolved, run.tokens).at(done)
     mean = step_seconds / steps_timed if steps_timed else seconds / done if done else 0.0
     total, planned = cost.time.seconds_total, cost.flops.train_total
     steps = sum(stage.steps for stage in cost.stages)  # by the clock those there is time for
     until = total * done / steps
     rows = [
         ("steps", f"{steps:,}", f"{done:,}", ""),
-        (*_row("FLOPs of training", planned, flops, units.flops_text)[:3], ""),
+        (*_row("FLOPs of training", planned, run.flops, units.flops_text)[:3], ""),
         ("a step", cost.time.step_text, *_row("", cost.time.seconds_per_step, mean)[2:]),
         _row(f"time of {done:,} steps", until, seconds),
-        _row("FLOP/s", planned / total, flops / seconds if seconds else 0.0, units.flops_text),
+        _row("FLOP/s", planned / total, run.flops / seconds if seconds else 0.0, units.flops_text),
     ]
     if run.tokens and seconds:
         speed = units.count_text(max(run.tokens.values()) / seconds)

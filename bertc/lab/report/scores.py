@@ -1,7 +1,6 @@
 """Scores of runs over their seeds, by the settings that differ, and against what they cost."""
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from bertc import DataError
@@ -9,7 +8,6 @@ from bertc.lab.report.markup import in_picture
 from bertc.lab.report.page import Part
 from bertc.lab.report.pictures import Picture, along, by_size, colour, legend
 from bertc.lab.results.compare import Results, heading
-from bertc.lab.results.curves import Curves
 from bertc.lab.results.groups import Group
 from bertc.lab.results.runs import Run
 from bertc.lab_api import Table
@@ -61,12 +59,11 @@ def by_setting(groups: Sequence[Group]) -> Sequence[Part]:
     ]
 
 
-def against_cost(groups: Sequence[Group], curves: Mapping[Path, Curves | None]) -> Sequence[Part]:
+def against_cost(groups: Sequence[Group]) -> Sequence[Part]:
     """A picture a score: the last score of every run against what the run cost."""
-    last = {run: read.points[-1] for run, read in curves.items() if read and read.points}
     axes: dict[str, Callable[[Run, Group], Any]] = {
-        "FLOPs of training": lambda run, _: last[run.folder].flops if run.folder in last else None,
-        "hours": lambda run, _: last[run.folder].seconds / 3600 if run.folder in last else None,
+        "FLOPs of training": lambda run, _: run.flops,
+        "hours": lambda run, _: run.seconds / 3600,
         "parameters": lambda run, _: run.parameters,
     }
     shown = scores_of(groups)[:MOST_SCORES]

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bertc.lab.results.curves import curves
+from bertc.lab.results.runs import read_run
 from bertc.lab.search.goal import Goal
 from bertc.lab.search.store import Store, read_store, reading_store, run_folder
 from bertc.lab_api import RunFolder, Space, formatted, several
@@ -22,9 +22,7 @@ def _cost_of(folder: Path, trial: Any, name: str) -> float:
     if name in trial.user_attrs:
         return float(trial.user_attrs[name])
     path = run_folder(folder, trial.number)
-    if not RunFolder(path).holds_a_run or not (points := curves(path).points):
-        return 0.0
-    return float(getattr(points[-1], name))
+    return float(getattr(read_run(path), name)) if RunFolder(path).holds_a_run else 0.0
 
 
 MOST_ROWS = 20
