@@ -76,18 +76,6 @@ class Outcome:
         finished = [trial for trial in self.trials if trial.state == "finished"]
         return self._importances() if len(finished) >= LEAST_TRIALS else {}
 
-    def slices(self) -> dict[str, list[tuple[float | str, float]]]:
-        """The values tried of each setting, each with the score that it came with."""
-        scored = [trial for trial in self.trials if trial.score is not None]
-        slices = {}
-        for name in dict.fromkeys(name for trial in scored for name in trial.values):
-            tried = [trial for trial in scored if name in trial.values]
-            values = _numbers([trial.values[name] for trial in tried])
-            slices[name] = [
-                (value, trial.score or 0.0) for value, trial in zip(values, tried, strict=True)
-            ]
-        return slices
-
     def as_table(self) -> str:
         """The best trials, and the importances."""
         rows = [["trial", self.goal.name, "", "settings"]]
@@ -113,14 +101,6 @@ class Outcome:
             "importances": self.importances(), "trials": [asdict(trial) for trial in self.trials],
         }  # fmt: skip
         return json.dumps(facts, indent=1)
-
-
-def _numbers(values: list[float | str]) -> list[float] | list[float | str]:
-    """The values as numbers, if all of a list are."""
-    try:
-        return [float(value) for value in values]
-    except ValueError:
-        return values
 
 
 def outcome_of(store: Store, goal: Goal) -> Outcome:
