@@ -97,7 +97,7 @@ def test_a_trial_is_taken_by_one_and_one_that_was_left_is_found(tmp_path):
         other.study.tell(last, state=one.optuna.trial.TrialState.PRUNED)
     outcome = read_outcome(tmp_path)
     assert [trial.state for trial in outcome.trials] == ["finished", "failed"]
-    assert outcome.importances() == {}
+    assert outcome.importances == {}
     found = str(document("", "", [Section("", search_section(tmp_path))]))
     assert f"mlm 0.5000 (trial {1 + first.number}). 2 trials took" in found
     pytest.raises(UsageError, open_store, tmp_path, GOAL, {"spec": "y"}).match("another spec")

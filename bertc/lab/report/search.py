@@ -13,7 +13,7 @@ from bertc.lab_api import several, units
 def search_section(folder: Path) -> Sequence[Part]:
     """The best trial, importances, and a picture of each setting."""
     outcome = read_outcome(folder)
-    best, shares, count = outcome.best, outcome.importances(), len(outcome.trials)
+    best, shares, count = outcome.best, outcome.importances, len(outcome.trials)
     cost = (
         f"{several(count, 'trial')} took {units.duration_text(outcome.seconds)} and "
         f"{units.flops_text(outcome.flops)}."
