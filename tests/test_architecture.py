@@ -191,7 +191,7 @@ NEVER_LOADED = {
     ),
     "training": (
         "import bertc.use.predict, bertc.run.train.loop, bertc.model",
-        f"torch._dynamo transformers datasets matplotlib {EXTRAS}",
+        f"torch._dynamo transformers datasets {EXTRAS}",
     ),
 }
 """What a part of the package runs, and the modules that this never loads."""
