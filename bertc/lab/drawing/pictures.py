@@ -1,7 +1,6 @@
-"""Pictures of networks: boxes one above the other with arrows, as Graphviz text or SVG."""
+"""Pictures of networks: boxes one above the other with arrows, as SVG."""
 
 import html
-import json
 from typing import Literal, NamedTuple
 
 from bertc.lab_api import escaped
@@ -49,26 +48,6 @@ class Picture(NamedTuple):
     edges: list[Edge]
     width: int = WIDTH
     gap: int = GAP
-
-
-def dot(picture: Picture) -> str:
-    """Graphviz text of a picture."""
-    texts = [f"digraph {{ rankdir=BT; node [shape=box, style=filled]; {_label(picture.title)};"]
-    frames = [edge for edge in reversed(picture.edges) if edge.kind == "frame"]
-    for number, box in enumerate(picture.boxes):
-        starts = [(nth, frame) for nth, frame in enumerate(frames) if frame.start == number]
-        texts += [f"subgraph cluster{nth} {{ {_label(frame.label)};" for nth, frame in starts]
-        text = _label("\n".join(box.lines))
-        texts.append(f'box{number} [{text}, fillcolor="{_COLOURS[box.kind]}"];')
-        texts += ["}"] * sum(frame.end == number for frame in frames)
-    for kind, start, end, label in picture.edges:
-        aside = f"constraint=false, {_label(label)}" if kind in ("loop", "link", "lesson") else ""
-        texts += [f"box{start} -> box{end} [{aside}];"] * (kind != "frame")
-    return "\n".join([*texts, "}"])
-
-
-def _label(text: str) -> str:
-    return f"label={json.dumps(text, ensure_ascii=False)}"
 
 
 def svg(picture: Picture) -> str:
