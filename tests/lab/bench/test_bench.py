@@ -16,7 +16,7 @@ from bertc.api import resolve
 from bertc.base.diagnostics import DataError, MissingInputError, UsageError
 from bertc.ir.program.resolved import model_weights
 from bertc.lab.bench.baseline import IGNORED, model_of, transformers
-from bertc.lab.bench.cases import Case, Figures, Latencies, Row, Setup, Shape, read_choices
+from bertc.lab.bench.cases import Case, Latencies, Setup, read_choices, row_of
 from bertc.lab.bench.contender import Contender, Step, bertc, warm_up_torch
 from bertc.lab.bench.latency import latencies, of_folder, of_spec
 from bertc.lab.bench.measure import quartiles
@@ -217,13 +217,16 @@ def test_runs_specs_and_runtimes_stand_side_by_side(specs, lengths, ways, tmp_pa
     assert ("random weights: layers=2 hidden=32" in found["notes"][-1]) == bool(specs)
 
 
+TIMES = [0.006, *[0.004] * 4]
+
+
 @pytest.fixture
 def unmeasured(monkeypatch):
     """Figures without a clock."""
 
     def measure(subjects, choices, seconds):
         cases = choices.cases([subject.name for subject in subjects])
-        return {case: Figures(0.004, 0.006, runs=5) for case in cases}
+        return {case: TIMES for case in cases}
 
     monkeypatch.setattr("bertc.lab.bench.latency.measure", measure)
 
@@ -248,12 +251,12 @@ def test_scores_are_of_the_weights_that_are_timed(tmp_path):
     for way, score in ((("torch", "fp32"), held_out), (("onnx", "int8"), None)):
         subjects = [of_spec(resolve(SMALL)), of_folder(run)]
         (_, of_run) = latencies(subjects, read_choices(*way, "1", "1", "8"), seconds=1).rows
-        assert of_run.score == score
+        assert of_run["score"] == (score and dict(zip(("name", "value"), score, strict=True)))
 
 
 def test_the_table_has_no_empty_columns():
     setup = Setup("it", "torch", "fp32", 1)
-    row = Row(Case(setup, Shape(2, 8)), Figures(0.004, 0.006, runs=5), None)
+    row = row_of(Case(setup, 2, 8), TIMES, None)
     head, line, *_ = Latencies((row,), ()).as_table().splitlines()
     assert "score" not in head
     assert line.split() == ["it", "torch", "fp32", "1", "8", "2", "2", "3", "500"]
@@ -287,7 +290,7 @@ def test_specs_given_as_texts_are_named_by_them():
     texts = [SMALL, SMALL.replace("layers=2", "layers=4")]
     subjects = [of_spec(resolve(text), text) for text in texts]
     found = latencies(subjects, read_choices("torch", "fp32", "1", "1", "8"), seconds=1)
-    assert [row.case.setup.name for row in found.rows] == texts
+    assert [row["name"] for row in found.rows] == texts
 
 
 PARTS = {"truth": truth, "agreement": agreement, "memory": memory}
