@@ -41,16 +41,16 @@ def _threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("forked")
-def test_the_command_prints_a_table_and_keeps_json(call, tmp_path):
-    kept = tmp_path / "toy.json"
-    arguments = ["bench", TOY, "--rounds", "2", "--against", "transformers", "--out", str(kept)]
-    code, table, _ = call(*arguments)
-    assert code == 0
+def test_a_report_is_a_table_and_json():
+    report = bench(resolve(TOY), against="transformers", rounds=2)
+    table = report.summary()
     for part in ("bertc fp32", "transformers fp32", "random tokens", "memory +: by how much the"):
         assert part in table
+    head, *lines = (line for line in table.splitlines() if "x first" in line or "fp32 " in line)
+    assert {len(line) for line in lines} == {len(head)}
 
-    found = json.loads(kept.read_text())
-    assert found["command"] == ["bertc", *arguments]
+    found = json.loads(report.as_json())
+    assert found["command"][0] == "bertc"
     assert found["fingerprint"] == resolve(TOY).fingerprint()
     assert found["versions"].keys() == {"python", "bertc", "torch", "transformers", "numpy"}
     assert found["device"]["kind"] == "cpu"
