@@ -5,13 +5,11 @@ from os.path import exists
 from typing import Any
 
 from bertc import Estimate, UsageError, estimate
-from bertc.lab.report.markup import element, in_picture, remark
+from bertc.lab.report.markup import remark
 from bertc.lab.report.page import Part
-from bertc.lab.report.pictures import Picture
 from bertc.lab.results.runs import Run
 from bertc.lab_api import RunFolder, Table, units
 
-TITLES = {"ffn": "feed-forward", "loader": "loader and masking"}
 ELSEWHERE = "h200"
 """The device of the estimate where nothing says which device the run had."""
 WENT = {
@@ -19,11 +17,6 @@ WENT = {
     "checkpoints": "saving",
 }  # fmt: skip
 """Uses of the time of the first process."""
-BOUNDS = {
-    "arithmetic": "arithmetic_seconds",
-    "memory": "memory_seconds",
-    "start of operations": "start_seconds",
-}
 
 
 def estimated_cost(folder: RunFolder) -> Estimate:
@@ -45,7 +38,7 @@ def estimated_cost(folder: RunFolder) -> Estimate:
 
 
 def cost_section(folder: RunFolder, run: Run) -> Sequence[Part]:
-    """A table of estimates and measurements, what the time went to, and pictures of a step."""
+    """A table of estimates and measurements, and what the time went to."""
     lock, cost, usage = folder.read_lock(), estimated_cost(folder), folder.read_spent()
     seconds = {use: sum(line.seconds.get(use, 0.0) for line in usage) for use in WENT}
     peak_bytes = max((line.memory_bytes for line in usage), default=0)
@@ -71,8 +64,6 @@ def cost_section(folder: RunFolder, run: Run) -> Sequence[Part]:
             f"{full}Estimated for {cost.time.device}. {cost.time.basis} Memory measured is that of "
             "the first process as a whole, on a CPU with Python, torch and the data."
         ),
-        element("h3", "Where a step is estimated to go"),
-        *(_parts(cost, number) for number in range(len(cost.stages))),
     )
 
 
@@ -102,20 +93,3 @@ def _work(cost: Estimate, run: Run, step_seconds: float, steps_timed: int) -> li
         speed = units.count_text(max(run.tokens.values()) / seconds)
         rows.append(("tokens a second", "", speed, ""))
     return rows
-
-
-def _parts(cost: Estimate, number: int) -> Picture:
-    """Bars of the parts of a step of a stage, by what bounds them."""
-    stage = cost.stages[number]
-    costs = [cost for cost in stage.where if cost.seconds][::-1]
-    bars = [
-        {
-            "type": "bar", "orientation": "h", "name": bound,
-            "y": [in_picture(TITLES.get(cost.part, cost.part)) for cost in costs],
-            "x": [1000 * getattr(cost, field) for cost in costs],
-        }
-        for bound, field in BOUNDS.items()
-    ]  # fmt: skip
-    return Picture(
-        f"Stage {stage.name}", bars, {"barmode": "stack", "xaxis": {"title": {"text": "ms"}}}
-    )
