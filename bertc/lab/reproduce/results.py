@@ -11,7 +11,7 @@ from typing import Any
 from bertc.lab.reproduce.job import EVALUATION, SAME, Job
 from bertc.lab.reproduce.programs import Jobs
 from bertc.lab.reproduce.table import FIGURES, Claim, Measure, Row, Table
-from bertc.lab.results.curves import FlopsUntil
+from bertc.lab.results.curves import flops_until
 from bertc.lab.results.figures import LineFigures, figures
 from bertc.lab.results.groups import Summary
 from bertc.lab.results.intervals import interval_of_difference
@@ -212,8 +212,8 @@ def _outcome(job: Job) -> _Outcome:
     seconds = max((point.seconds for point in points), default=0.0)
     evaluated = [line for line in lines if line["kind"] == "eval"]
     alike = bool(evaluated and evaluated[-1].get("always"))
-    flops = FlopsUntil(folder.read_resolved(), {point.step: point.tokens for point in points})
-    return _Outcome(seen, seconds, alike, points, flops.at)
+    flops = flops_until(folder.read_resolved(), {point.step: point.tokens for point in points})
+    return _Outcome(seen, seconds, alike, points, flops)
 
 
 def _figure(measure: Measure, runs: Sequence[Mapping[str, float]]) -> str:

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from bertc import MissingInputError, Resolved
-from bertc.lab.results.curves import FlopsUntil
+from bertc.lab.results.curves import flops_until
 from bertc.lab_api import RunFolder, Seen, loss_title, model_weights
 
 Score = tuple[str, ...]
@@ -44,7 +44,7 @@ class Run:
     @property
     def flops(self) -> float:
         """The FLOPs of its training until its step."""
-        return FlopsUntil(self.resolved, self.tokens).at(self.step)
+        return flops_until(self.resolved, self.tokens)(self.step)
 
     @property
     def last_scores(self) -> dict[Score, float]:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bertc import Resolved
-from bertc.lab.results.curves import FlopsUntil
+from bertc.lab.results.curves import flops_until
 from bertc.lab.results.figures import LineFigures, figures
 from bertc.lab.results.state import last_sign, state_of
 from bertc.lab_api import RunFolder, escaped, shown_figures, units
@@ -134,13 +134,13 @@ def _seconds_left(resolved: Resolved, points: Sequence[LineFigures]) -> float | 
     if most := resolved.run.most_seconds:
         return max(0.0, most - points[-1].seconds)
     # Of full rows: what is left is a share, and it takes milliseconds.
-    flops = FlopsUntil(resolved, {})
+    flops = flops_until(resolved, {})
     before, last = points[max(0, len(points) - RECENT)], points[-1]
-    done = flops.at(last.step)
-    recently = done - flops.at(before.step)
+    done = flops(last.step)
+    recently = done - flops(before.step)
     if recently <= 0 or last.seconds <= before.seconds:
         return None
-    return (flops.at(resolved.steps) - done) * (last.seconds - before.seconds) / recently
+    return (flops(resolved.steps) - done) * (last.seconds - before.seconds) / recently
 
 
 def show_once(folder: Path, console: Console) -> None:
