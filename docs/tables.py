@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import get_args
 
+from matplotlib import rc_context
+from matplotlib.figure import Figure
 from pydantic import TypeAdapter
 
 from bertc.base.diagnostics import BertcError, SpecError
@@ -26,6 +28,7 @@ from bertc.lab.reproduce.reading import read_table, shipped_tables
 from bertc.lab.reproduce.results import TableResults
 from bertc.lab.reproduce.showing import Shown
 from bertc.lab.reproduce.table import ScaleName, Table
+from bertc.lab.results.intervals import interval
 
 FOLDER = Path(__file__).parent / "tables"
 RESULTS = FOLDER / "results"
@@ -33,6 +36,9 @@ COSTS = FOLDER / "costs.json"
 """FLOPs by table and scale, which take long to count."""
 _FIGURE = re.compile(r"[+-]?(\d|inf|nan)")
 _RESULTS = TypeAdapter(TableResults)
+SHIFT = 0.12
+"""Our scores are above the line of a row and published figures below, so that both are seen."""
+OURS, PUBLISHED = "#1f77b4", "#d62728"
 INDEX = """\
 # Published tables
 
@@ -155,6 +161,39 @@ def flops(job: Job) -> float:
     return sum(rows * executed_flops(stage, stage.batch).train for rows, stage in steps)
 
 
+def draw(shown: Shown, path: Path, described: str) -> None:
+    """A picture of the measures side by side: ours with 95% intervals, and published figures.
+
+    These have an axis above: sizes differ by orders of magnitude, so that only the order of rows
+    can be compared.
+    """
+    table, results, rows = shown.table, shown.results, [row.name for row in shown.table.rows]
+    names = {name for row in results.rows for name in row.scores}
+    measures = [measure for measure in table.measures if measure.name in names]
+    size = (2.2 + 3.6 * len(measures), 1.2 + 0.32 * len(rows))
+    figure = Figure(figsize=size, layout="constrained")
+    panels = figure.subplots(1, len(measures), squeeze=False, sharey=True)[0]
+    for axes, measure in zip(panels, measures, strict=True):
+        summaries = [(y, results.row(row).summary(measure.name)) for y, row in enumerate(rows)]
+        ours = [(y - SHIFT, summary) for y, summary in summaries if summary]
+        axes.errorbar(
+            [summary.mean for _, summary in ours], [y for y, _ in ours],
+            xerr=[interval(summary) for _, summary in ours], fmt="o", color=OURS, capsize=3,
+        )  # fmt: skip
+        axes.set_xlabel(f"{measure.name}, at scale {results.scale}", color=OURS)
+        published = [(row.published.get(measure.name), y) for y, row in enumerate(table.rows)]
+        if printed := [(figure, y + SHIFT) for figure, y in published if figure is not None]:
+            above = axes.twiny()
+            above.plot(*zip(*printed, strict=True), "D", color=PUBLISHED, markersize=4)
+            above.set_xlabel("published", color=PUBLISHED)
+        axes.set_yticks(range(len(rows)), rows)
+        axes.grid(alpha=0.3)
+        axes.margins(y=0.2)
+    panels[0].invert_yaxis()
+    with rc_context({"svg.hashsalt": "bertc", "svg.fonttype": "none"}):  # always the same file
+        figure.savefig(path, format="svg", metadata={"Description": described, "Date": None})
+
+
 def main() -> None:
     """Count what tables cost, and write all pages and pictures."""
     FOLDER.mkdir(exist_ok=True)
@@ -164,7 +203,7 @@ def main() -> None:
         path.write_text(text, encoding="utf-8")
     for name in shipped_tables():
         for shown, path in results(read_table(name)):
-            shown.plot(FOLDER / f"{path.stem}.svg", digest(path))
+            draw(shown, FOLDER / f"{path.stem}.svg", digest(path))
 
 
 if __name__ == "__main__":

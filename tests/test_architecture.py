@@ -176,8 +176,8 @@ NEVER_LOADED = {
         f"torch numpy datasets transformers tokenizers pandas bertc.hub.families {EXTRAS}",
     ),
     "command line": ("import bertc.base.cores, bertc.cli.app", "pydantic bertc.ir.base torch"),
-    "pictures": (
-        "from bertc.cli.emit import emit; emit('electra-small', (), 'svg')",
+    "emitted values": (
+        "from bertc.cli.emit import emit; emit('electra-small', (), 'weights')",
         "torch numpy",
     ),
     "folders and files": (  # functions of the package keep their names whatever is loaded
@@ -191,7 +191,7 @@ NEVER_LOADED = {
     ),
     "training": (
         "import bertc.use.predict, bertc.run.train.loop, bertc.model",
-        f"torch._dynamo transformers datasets matplotlib {EXTRAS}",
+        f"torch._dynamo transformers datasets {EXTRAS}",
     ),
 }
 """What a part of the package runs, and the modules that this never loads."""

@@ -41,7 +41,6 @@ from bertc.use.preview import preview
 from bertc.use.source.checking import check_source
 from bertc.use.source.file import emit_source
 from tests import new_kinds as new
-from tests.cli.test_emit import assert_drawn
 from tests.hub.hf_models import config_of, respell
 from tests.hub.programs import Wordless, program, tensors
 from tests.net.programs import FARM, spec
@@ -262,7 +261,6 @@ def test_a_new_part_is_counted_trained_resumed_and_shown(plugged, tmp_path, monk
     assert {*last["unigram_losses"]} == {"mlm", "mlm_masked", "mlm_replaced", "mlm_visible"}
     shown = preview(plugged, 1, color=False)
     assert all(term.name in shown for term in plugged.stages[0].objective)
-    assert_drawn(plugged)
 
 
 def test_what_a_new_part_computes_is_what_it_states(plugged):

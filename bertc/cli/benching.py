@@ -13,7 +13,7 @@ from bertc.cli.options import SPECS, app, option, refuse_others, refuse_unquoted
 if TYPE_CHECKING:
     from bertc.lab.bench.cases import Choices
 
-OF_STEPS = ("set", "json", "against", "rounds", "compile", "out")
+OF_STEPS = ("set", "json", "against", "rounds", "compile")
 OF_ANSWERS = (
     "latency", "set", "json", "length", "batch", "runtime", "precision", "threads", "seconds",
 )  # fmt: skip
@@ -27,7 +27,6 @@ def bench(
     against: str | None = option(None, "also time another system: transformers"),
     rounds: int = option(7, "timed turns of each system", min=1, max=1000),
     compile: bool = option(False, "time compiled forms too", "--compile"),
-    out: Path | None = options.file_to_write(None, "a file for the JSON"),
     latency: bool = option(False, "time answers of run folders and specs instead", "--latency"),
     length: str = option("128", "latency: tokens of a text, 32,128"),
     batch: str = option("1", "latency: texts at once, 1,8"),
@@ -67,8 +66,6 @@ def bench(
     programs = [resolve(network, set or ()) for network in networks]
     report = run(*programs, against=against, rounds=rounds, compiled=compile)
     say(report.as_json() if json else report.summary())
-    if out:
-        report.write(out)
 
 
 def _time_answers(

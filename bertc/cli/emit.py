@@ -7,11 +7,9 @@ from bertc import lang
 from bertc.api import resolve, show
 from bertc.base.diagnostics import UsageError
 from bertc.ir.program import Resolved, model_weights
-from bertc.lab.drawing.columns import picture_of
-from bertc.lab.drawing.pictures import dot, svg
 from bertc.lang.files import spec_text
 
-STAGES = ("tree", "program", "resolved", "weights", "module", "dot", "svg", "python")
+STAGES = ("tree", "program", "resolved", "weights", "module", "python")
 
 
 def emit(spec: str, overrides: Sequence[str], stage: str) -> str:
@@ -29,8 +27,6 @@ def emit(spec: str, overrides: Sequence[str], stage: str) -> str:
             from bertc.model import build
 
             return str(build(resolve(spec, overrides), device="meta"))
-        case "dot" | "svg":
-            return (dot if stage == "dot" else svg)(picture_of(resolve(spec, overrides)))
         case "python":
             from bertc.use.source.checking import emit_checked
 

@@ -6,7 +6,6 @@ from typing import Literal
 
 import typer
 
-from bertc.base.diagnostics import UsageError
 from bertc.base.storage import durable
 from bertc.cli.options import JsonOption, app, argument, file_to_write, option, refuse_others, say
 
@@ -76,41 +75,16 @@ def report_(
     say(out)
 
 
-OPTIONS = {
-    "heads": ("task", "examples", "json"),
-    "attention": ("text", "pair", "out"),
-}
-"""The parts of a run to inspect, and the options of each."""
-
-
 @app.command("inspect")
 def inspect_(
-    context: typer.Context,
-    what: Literal["heads", "attention"] = argument(..., "heads or attention"),
+    what: Literal["heads"] = argument(..., "heads"),
     run: Path = argument(..., "a run folder"),
     task: str = option("", "its name, or with a file to score"),
     examples: int = option(0, "examples to read [0: as usual]", min=0),
-    text: str = option("", "a text to read, up to 128 tokens"),
-    pair: str = option("", "a second text after --text"),
-    out: Path = file_to_write(Path("attention.html"), "the HTML page of attention", "-o", "--out"),
     json: JsonOption = False,
 ) -> None:
-    """Show what the attention heads of a run are worth, or what they look at.
+    """Show what the attention heads of a run are worth: evaluate it without each of them."""
+    from bertc.lab.inspect.heads import worth
 
-    heads evaluates the run without each of them, one after another. attention writes a page with
-    the map of each head over a text.
-    """
-    refuse_others(context, what, OPTIONS[what])
-    if what == "heads":
-        from bertc.lab.inspect.heads import worth
-
-        report = worth(run, task=task, examples=examples)
-        say(report.as_json() if json else report.as_table())
-        return
-    from bertc.lab.report.attention import attention_page
-
-    if not text:
-        raise UsageError("attention is of a text", help='--text "A text"')
-    page = attention_page(run, text, pair)
-    durable.replace(out, page.encode(), elsewhere="name another file with -o")
-    say(out)
+    report = worth(run, task=task, examples=examples)
+    say(report.as_json() if json else report.as_table())

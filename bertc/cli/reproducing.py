@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from bertc.base.diagnostics import UsageError
-from bertc.cli.options import JsonOption, SetOption, app, argument, file_to_write, option, say
+from bertc.cli.options import JsonOption, SetOption, app, argument, option, say
 
 
 @app.command()
@@ -25,7 +25,6 @@ def reproduce(
     estimate: bool = option(False, "show what each row costs; trains nothing", "--estimate"),
     show: bool = option(False, "show what came out so far; trains nothing", "--show"),
     device: str = option("h200", "of estimates"),
-    plot: Path | None = file_to_write(None, "a .png or .svg file: the scores"),
     json: JsonOption = False,
 ) -> None:
     """Train the rows of a published table, and show them next to the paper's figures.
@@ -38,8 +37,6 @@ def reproduce(
     from bertc.lab.reproduce.reading import listing, read_table
     from bertc.lab.reproduce.table import PAPERS
 
-    if plot and plot.suffix.lower() not in (".png", ".svg"):
-        raise UsageError(f"{plot.name}: pictures are drawn as .png or .svg", help="--plot a.svg")
     if show and estimate:
         raise UsageError("--show has results, --estimate what they cost", help="one of them")
     if show and not table:
@@ -57,8 +54,6 @@ def reproduce(
     else:
         published, aside = read_table(table), partial(say, err=True)
         shown, failures = tables.train_table(published, scale, data or (), seeds, out, aside)
-    if plot:
-        shown.plot(plot)
     _end(shown.as_json() if json else shown.as_text(), failures)
 
 

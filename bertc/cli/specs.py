@@ -188,10 +188,10 @@ def fit_(
 def build(
     spec: options.SpecArgument,
     set: options.SetOption = None,
-    emit: str = option("python", "tree, program, resolved, weights, module, dot, svg or python"),
+    emit: str = option("python", "tree, program, resolved, weights, module or python"),
     out: Path | None = option(None, "file to write [default: print it]", "--out", "-o"),
 ) -> None:
-    """Compile a spec to one file of PyTorch alone, or print an earlier stage or a picture."""
+    """Compile a spec to one file of PyTorch alone, or print an earlier stage."""
     from bertc.base.storage.durable import replace
     from bertc.cli.emit import emit as show
 

@@ -55,7 +55,7 @@ def test_a_table_stopped_goes_on_and_trains_nothing_twice(reproduce, monkeypatch
     code, out, err = reproduce("depth.toml", "--show")
     assert code == 0, err
     assert "2 of 4 runs of seed 1 are not finished" in out
-    code, out, err = reproduce(*TRAIN, "--plot", "depth.svg")
+    code, out, err = reproduce(*TRAIN)
     assert code == 0, err
     places = {f"{row}/seed-1/{run}" for row in FOLDERS for run in ("pretraining", "animals")}
     resumed = "two/seed-1/pretraining"
@@ -83,7 +83,6 @@ def test_a_table_stopped_goes_on_and_trains_nothing_twice(reproduce, monkeypatch
     (claim,) = (line for line in out.splitlines() if line.startswith("deeper is better"))
     assert "perplexity  two > one / first" in claim
     assert claim.split()[-2:] == ["+0.4", "undecided"]
-    assert "</svg>" in Path("depth.svg").read_text()
     code, out, err = reproduce("depth.toml", "--show", "--json")
     found = json.loads(out)
     for row, place in zip(found["rows"], FOLDERS, strict=True):
@@ -205,7 +204,6 @@ def test_what_is_no_table_says_where(reproduce, old, new, said):
     (("depth.toml", "--scale", "tiny", "--data", "no/where"), 66, "there is no no/where"),
     (("depth.toml", "--show"), 66, "has no runs in runs/tables/depth/tiny"),
     (("depth.toml", "--show", "--estimate"), 2, "--show has results, --estimate"),
-    (("depth.toml", "--show", "--plot", "m.pdf"), 2, "pictures are drawn as .png or .svg"),
     (("--show",), 2, "--show needs a table"),
     (("depth.toml", "--estimate", "--device", "foo"), 2, "unknown device foo"),
     (("depth.toml", "--estimate", "--data", "farm.txt"), 2, "farm.txt is a file"),

@@ -15,7 +15,8 @@ import pytest
 
 from bertc.base.diagnostics import CannotWriteError, DataError, MissingInputError, UsageError
 from bertc.lab.report.page import Section, document
-from bertc.lab.report.search import search_section, values_picture
+from bertc.lab.report.pictures import Dot, scatter
+from bertc.lab.report.search import search_section
 from bertc.lab.search.drawing import Drawing
 from bertc.lab.search.goal import Goal
 from bertc.lab.search.outcome import read_outcome
@@ -96,8 +97,7 @@ def test_a_trial_is_taken_by_one_and_one_that_was_left_is_found(tmp_path):
         other.study.tell(last, state=one.optuna.trial.TrialState.PRUNED)
     outcome = read_outcome(tmp_path)
     assert [trial.state for trial in outcome.trials] == ["finished", "failed"]
-    assert outcome.slices() == {"dropout": [(first.params["dropout"], 0.5)]}
-    assert outcome.importances() == {}
+    assert outcome.importances == {}
     found = str(document("", "", [Section("", search_section(tmp_path))]))
     assert f"mlm 0.5000 (trial {1 + first.number}). 2 trials took" in found
     pytest.raises(UsageError, open_store, tmp_path, GOAL, {"spec": "y"}).match("another spec")
@@ -157,22 +157,26 @@ def test_a_small_space_is_a_grid_and_no_point_is_tried_twice(tmp_path):
         ["adam({1e-4, 1e-3})", "1e-4"], ["adam({1e-4, 1e-3})", "1e-3"], ["lamb"],
     ]  # fmt: skip
     assert len(nested) == 9
-    (rates,) = read_outcome(tmp_path / "whole").slices().values()
-    assert [value for value, _ in rates] == [*RATES]
 
 
 @pytest.mark.parametrize(
     ("values", "kind"),
-    [(RATES, "log"), ((1e-5, 5e-5), "log"), ((0.0, 0.3), "-"), (("none", "all"), "category")],
+    [
+        ((*map(str, RATES),), "log"),
+        ((1e-5, 5e-5), "log"),
+        ((0.0, 0.3), "-"),
+        (("none", "all"), "category"),
+    ],
 )
 def test_the_axis_of_rates_is_logarithmic(values, kind):
-    picture = values_picture("a", [(value, 0.5) for value in values], 1)
+    picture = scatter("a", [Dot({"a": value}, 0.5, 1, "") for value in values])
+    assert [type(x) is str for x in picture.traces[0]["x"]] == [kind == "category"] * len(values)
     assert picture.layout["xaxis"]["type"] == kind
 
 
 def test_values_that_are_words_are_in_the_order_of_their_numbers():
     rates = [f"adamw(lr={rate})" for rate in ("1e-05", "0.0003", "0.01")]
-    picture = values_picture("a", [(value, 0.5) for value in ("none", *reversed(rates))], 1)
+    picture = scatter("a", [Dot({"a": n}, 0.5, 1, "") for n in ("none", *reversed(rates))])
     assert picture.layout["xaxis"]["categoryarray"] == [*rates, "none"]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertc import Resolved
-from bertc.lab.bench.cases import Setup, Shape
+from bertc.lab.bench.cases import Setup
 
 TURN_SECONDS = 0.02
 """Seconds that a turn takes at least, after a first run that is not timed."""
@@ -31,25 +31,26 @@ class Subject:
     graphs: dict[str, Path]
 
 
-def answer_turns(pipe: Connection, subject: Subject, setup: Setup, shapes: Sequence[Shape]) -> None:
-    """Load the network and warm up at every shape; then take a turn at each number received."""
+def answer_turns(
+    pipe: Connection, subject: Subject, setup: Setup, sizes: Sequence[tuple[int, int]]
+) -> None:
+    """Load the network and warm up at every size; then take a turn at each size received."""
     run = _open_subject(subject, setup)
-    texts = [full_rows(subject.resolved, shape) for shape in shapes]
-    for rows in texts:
+    texts = {size: full_rows(subject.resolved, size) for size in sizes}
+    for rows in texts.values():
         run(rows)
-    warm = [_seconds(run, rows) for rows in texts]
+    warm = {size: _seconds(run, rows) for size, rows in texts.items()}
     pipe.send(None)
     while True:
-        number = pipe.recv()
-        count = max(1, min(MOST_RUNS, math.ceil(TURN_SECONDS / warm[number])))
+        size = pipe.recv()
+        count = max(1, min(MOST_RUNS, math.ceil(TURN_SECONDS / warm[size])))
         if count > 1:
-            run(texts[number])  # what other processes took of the caches comes back
-        pipe.send([_seconds(run, texts[number]) for _ in range(count)])
+            run(texts[size])  # what other processes took of the caches comes back
+        pipe.send([_seconds(run, texts[size]) for _ in range(count)])
 
 
-def full_rows(resolved: Resolved, shape: Shape) -> TextArrays:
-    """Rows of random tokens without padding."""
-    size = (shape.batch, shape.length)
+def full_rows(resolved: Resolved, size: tuple[int, int]) -> TextArrays:
+    """Rows of random tokens without padding: how many, and tokens of each."""
     draws = np.random.default_rng(0)
     return {
         "input_ids": draws.integers(resolved.encoder.vocab_size, size=size),

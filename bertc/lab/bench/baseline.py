@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from bertc import MissingInputError
 from bertc.lab.bench.contender import Contender, Precision, Step
 from bertc.lab_api import Stepper
 
@@ -55,7 +54,6 @@ def transformers(stepper: Stepper, compiled: bool) -> tuple[Contender, ...]:
     """Contenders: transformers in bertc's precision, on a CPU also in fp32, and compiled."""
     plan = stepper.plan
     stepper.counterpart()
-    _package()
 
     def contender(precision: Precision, compile: bool) -> Contender:
         @contextmanager
@@ -76,21 +74,11 @@ def transformers(stepper: Stepper, compiled: bool) -> tuple[Contender, ...]:
     return tuple(contender(precision, compile) for precision, compile in forms)
 
 
-def _package() -> Any:
-    try:
-        return import_module("transformers")
-    except ImportError:
-        raise MissingInputError(
-            "transformers is not installed, and --against transformers runs it",
-            help="pip install transformers; bertc bench SPEC without --against times bertc alone",
-        ) from None
-
-
 def model_of(stepper: Stepper) -> nn.Module:
     """transformers' model; of two networks a generator and the detector of its guesses."""
     described, models = stepper.counterpart(), list[nn.Module]()
     for name, settings in described.models:
-        model_class = getattr(_package(), name)
+        model_class = getattr(import_module("transformers"), name)
         config = model_class.config_class(**settings, attn_implementation="sdpa")
         models.append(model_class(config))
     return GuessingPair((*models,), described.weights, described.ties) if models[1:] else models[0]

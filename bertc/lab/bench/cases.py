@@ -1,11 +1,12 @@
 """Cases in which answering texts is timed, and their table. Loads no torch."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from math import ceil
-from typing import Any, Literal, TypeVar, get_args
+from statistics import median
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from bertc import UsageError
 from bertc.lab_api import Table, device_named
@@ -20,20 +21,13 @@ POSSIBLE: Mapping[Runtime, tuple[NumberFormat, ...]] = {
 """Precisions of each runtime: onnxruntime has no bf16 products for a CPU, bertc's modules no int8.
 """
 LARGEST = 1 << 16
+SLOWEST = 0.95
+"""The share of runs that are quicker than the slow one that the table names."""
 ALL_CORES = "all"
 Name = TypeVar("Name", bound=str)
 
 
-@dataclass(frozen=True)
-class Shape:
-    """Rows answered at once, and tokens of each."""
-
-    batch: int
-    length: int
-
-
-@dataclass(frozen=True)
-class Setup:
+class Setup(NamedTuple):
     """One network, and the way it is run."""
 
     name: str
@@ -42,16 +36,15 @@ class Setup:
     threads: int
 
 
-@dataclass(frozen=True)
-class Case:
-    """One row of the table."""
+class Case(NamedTuple):
+    """One row of the table: a setup, the rows answered at once, and tokens of each."""
 
     setup: Setup
-    shape: Shape
+    batch: int
+    length: int
 
 
-@dataclass(frozen=True)
-class Choices:
+class Choices(NamedTuple):
     """The lists that were asked for: every possible combination is a case."""
 
     runtimes: tuple[Runtime, ...]
@@ -60,24 +53,12 @@ class Choices:
     batches: tuple[int, ...]
     lengths: tuple[int, ...]
 
-    @property
-    def shapes(self) -> tuple[Shape, ...]:
-        """All shapes, shorter rows first."""
-        return tuple(Shape(batch, length) for length, batch in product(self.lengths, self.batches))
-
-    def setups(self, names: Sequence[str]) -> tuple[Setup, ...]:
-        """The ways of running each network."""
-        every = product(names, self.runtimes, self.precisions, self.threads)
-        return tuple(
-            Setup(name, runtime, precision, threads)
-            for name, runtime, precision, threads in every
-            if precision in POSSIBLE[runtime]
-        )
-
-    def cases(self, names: Sequence[str]) -> tuple[Case, ...]:
-        """All cases, those of one shape together."""
-        pairs = product(self.shapes, self.setups(names))
-        return tuple(Case(setup, shape) for shape, setup in pairs)
+    def cases(self, names: Sequence[str]) -> list[Case]:
+        """All cases, those of one batch and length together."""
+        ways = product(names, self.runtimes, self.precisions, self.threads)
+        setups = [setup for way in ways if (setup := Setup(*way)).precision in POSSIBLE[way[1]]]
+        every = product(self.lengths, self.batches, setups)
+        return [Case(setup, batch, length) for length, batch, setup in every]
 
 
 def read_threads(threads: str) -> tuple[int, ...]:
@@ -127,70 +108,48 @@ def _parts(option: str, text: str) -> list[str]:
     return parts
 
 
-@dataclass(frozen=True)
-class Figures:
-    """Seconds of a batch: the median of the runs, and of the slowest of 20."""
-
-    seconds: float
-    slowest: float
-    runs: int
-
-
-@dataclass(frozen=True)
-class Row:
-    """A case with its figures, and the score of its run."""
-
-    case: Case
-    measured: Figures
-    score: tuple[str, float] | None
-
-    def fields(self) -> dict[str, Any]:
-        """The row as plain values: times in seconds, of a text."""
-        per_text = self.measured.seconds / self.case.shape.batch
-        return {
-            **asdict(self.case.setup), **asdict(self.case.shape), "seconds_per_text": per_text,
-            "seconds_per_text_p95": self.measured.slowest / self.case.shape.batch,
-            "texts_per_second": 1 / per_text, "runs": self.measured.runs,
-            "score": self.score and {"name": self.score[0], "value": self.score[1]},
-        }  # fmt: skip
+def row_of(case: Case, times: Sequence[float], score: tuple[str, float] | None) -> dict[str, Any]:
+    """A row: the case, the seconds that a text took in its runs, and the score of the network."""
+    ordered = sorted(times)
+    slow = ordered[round(SLOWEST * (len(ordered) - 1))]
+    per_text = median(ordered) / case.batch
+    return {
+        **case.setup._asdict(), "batch": case.batch, "length": case.length,
+        "seconds_per_text": per_text, "seconds_per_text_p95": slow / case.batch,
+        "texts_per_second": 1 / per_text, "runs": len(times),
+        "score": score and {"name": score[0], "value": score[1]},
+    }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Latencies:
     """All rows, and lines on how they came about."""
 
-    rows: tuple[Row, ...]
+    rows: Sequence[Mapping[str, Any]]
     notes: tuple[str, ...]
 
     def as_json(self) -> str:
         """One JSON object."""
-        rows = [row.fields() for row in self.rows]
-        return json.dumps({"schema": 1, "rows": rows, "notes": self.notes}, indent=1)
+        return json.dumps({"schema": 1, "rows": self.rows, "notes": self.notes}, indent=1)
 
     def as_table(self) -> str:
         """The rows as text, without the columns that are empty in all of them."""
-        lines = [HEAD, *map(_cells, self.rows)]
-        columns = [column for column in zip(*lines, strict=True) if any(column[1:])]
-        head, *rows = zip(*columns, strict=True)
-        return str(Table(head, rows, notes=self.notes))
-
-
-HEAD = (
-    "", "runtime", "precision", "threads", "length", "batch", "ms a text", "p95", "texts/s", "score"
-)  # fmt: skip
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    setup, shape, batch = row.case.setup, row.case.shape, row.case.shape.batch
-    return (
-        setup.name, setup.runtime, setup.precision, str(setup.threads),
-        str(shape.length), str(batch),
-        _milliseconds(row.measured.seconds / batch),
-        _milliseconds(row.measured.slowest / batch),
-        f"{batch / row.measured.seconds:,.0f}",
-        "" if row.score is None else f"{row.score[0]} {row.score[1]:.4g}",
-    )  # fmt: skip
+        names = [name for name in COLUMNS if any(row[name] for row in self.rows)]
+        head, units = zip(*(COLUMNS[name] for name in names), strict=True)
+        rows = [[row[name] for name in names] for row in self.rows]
+        return str(Table(head, rows, notes=self.notes, units=units))
 
 
 def _milliseconds(seconds: float) -> str:
     return f"{1000 * seconds:.3g}" if seconds < 1 else f"{1000 * seconds:,.0f}"
+
+
+COLUMNS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
+    "name": ("", str), "runtime": ("runtime", str), "precision": ("precision", str),
+    "threads": ("threads", str), "length": ("length", str), "batch": ("batch", str),
+    "seconds_per_text": ("ms a text", _milliseconds),
+    "seconds_per_text_p95": ("p95", _milliseconds),
+    "texts_per_second": ("texts/s", "{:,.0f}".format),
+    "score": ("score", "{0[name]} {0[value]:.4g}".format),
+}  # fmt: skip
+"""The figures of a row that the table has: title and text of each."""

@@ -1,10 +1,9 @@
 """``bertc bench --latency``: time a text, of several networks and setups in turns."""
 
-import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from bertc import Resolved, UsageError
 from bertc.lab.bench.answering import Subject, answer_turns
-from bertc.lab.bench.cases import Case, Choices, Figures, Latencies, NumberFormat, Row, Setup, Shape
+from bertc.lab.bench.cases import Case, Choices, Latencies, NumberFormat, Setup, row_of
 from bertc.lab.bench.measure import Worker
 from bertc.lab.results.runs import read_run
 from bertc.lab_api import RunFolder
@@ -20,8 +19,6 @@ from bertc.lab_api import RunFolder
 MOST_ROUNDS = 200
 """Rounds after which more would not change a median, whatever time is left."""
 SMALLER = "fewer networks, threads or precisions at once, or a smaller --batch"
-SLOWEST = 0.95
-"""The share of runs that are quicker than the slow one that the table names."""
 RANDOM_ROWS = (
     "rows are full of random tokens; a text's time is its batch's divided by its texts, without\n"
     "tokenising; of a task its scores, else last hidden states without a head over the vocabulary"
@@ -50,18 +47,18 @@ def latencies(subjects: Sequence[Subject], choices: Choices, *, seconds: float) 
         raise UsageError("two networks have one name", help="name each run or spec once")
     for subject in subjects:
         _refuse_longer(subject, choices)
-    measured = measure(subjects, choices, seconds)
-    counts = [figures.runs for figures in measured.values()]
+    times = measure(subjects, choices, seconds)
+    counts = [*map(len, times.values())]
     notes = [RANDOM_ROWS, IN_TURNS.format(fewest=min(counts), most=max(counts))]
     runs = {s.name: s.folder for s in subjects if s.folder and RunFolder(s.folder).holds_a_run}
     scores = {name: read_run(folder).score for name, folder in runs.items()}
     if fresh := [subject.name for subject in subjects if subject.folder is None]:
         notes.append(f"random weights: {', '.join(fresh)}")
     rows = []
-    for case in choices.cases(list(by_name)):
+    for case, seconds_of_runs in times.items():
         score = None if case.setup.precision == "int8" else scores.get(case.setup.name)
-        rows.append(Row(case, measured[case], score))
-    return Latencies(tuple(rows), tuple(notes))
+        rows.append(row_of(case, seconds_of_runs, score))
+    return Latencies(rows, tuple(notes))
 
 
 def _refuse_longer(subject: Subject, choices: Choices) -> None:
@@ -75,8 +72,10 @@ def _refuse_longer(subject: Subject, choices: Choices) -> None:
         )
 
 
-def measure(subjects: Sequence[Subject], choices: Choices, seconds: float) -> dict[Case, Figures]:
-    """Figures of every case.
+def measure(
+    subjects: Sequence[Subject], choices: Choices, seconds: float
+) -> dict[Case, list[float]]:
+    """The seconds of every run of every case.
 
     All cases take a turn in every round, one after the other; rounds end before ``seconds`` of them
     are over, after at least one and at most ``MOST_ROUNDS``.
@@ -90,16 +89,23 @@ def measure(subjects: Sequence[Subject], choices: Choices, seconds: float) -> di
                 for number, subject in enumerate(subjects)
             ]
         by_name = {subject.name: subject for subject in subjects}
+        times = {case: list[float]() for case in choices.cases(list(by_name))}
+        sizes = dict.fromkeys(case[1:] for case in times)
         running = {}
-        for setup in choices.setups(list(by_name)):
+        for setup in dict.fromkeys(case.setup for case in times):
             say(f"loading {_title(setup)}")
             running[setup] = Worker(
-                stack, answer_turns, by_name[setup.name], setup, choices.shapes,
+                stack, answer_turns, by_name[setup.name], setup, tuple(sizes),
                 title=_title(setup), help=SMALLER,
             )  # fmt: skip
-        cases = choices.cases(list(by_name))
-        times = _rounds(cases, running, choices.shapes, seconds, say)
-        return {case: _figures(times[case]) for case in cases}
+        started = time.perf_counter()
+        say(f"timing {len(times)} cases for {seconds:g} s at most")
+        for done in range(1, MOST_ROUNDS + 1):
+            for case in times:
+                times[case] += running[case.setup].ask(case[1:])
+            if (time.perf_counter() - started) * (done + 1) / done > seconds:
+                break
+        return times
 
 
 def _title(setup: Setup) -> str:
@@ -127,27 +133,3 @@ def _with_graphs(
     for name, path in graphs.items():
         path.write_bytes(contents[name])
     return replace(subject, graphs=graphs)
-
-
-def _rounds(
-    cases: Sequence[Case],
-    running: Mapping[Setup, Worker],
-    shapes: Sequence[Shape],
-    seconds: float,
-    say: Callable[[str], None],
-) -> dict[Case, list[float]]:
-    times: dict[Case, list[float]] = {case: [] for case in cases}
-    started = time.perf_counter()
-    say(f"timing {len(cases)} cases for {seconds:g} s at most")
-    for done in range(1, MOST_ROUNDS + 1):
-        for case in cases:
-            times[case] += running[case.setup].ask(shapes.index(case.shape))
-        if (time.perf_counter() - started) * (done + 1) / done > seconds:
-            break
-    return times
-
-
-def _figures(times: Sequence[float]) -> Figures:
-    ordered = sorted(times)
-    slow = ordered[min(len(ordered) - 1, round(SLOWEST * (len(ordered) - 1)))]
-    return Figures(statistics.median(times), slow, runs=len(times))

@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from bertc import CannotWriteError, Estimate, UsageError, estimate
+from bertc import Estimate, UsageError, estimate
 from bertc.lab.bench.measure import Timing, quartiles
-from bertc.lab_api import Stepper, device_named, units
+from bertc.lab_api import Stepper, Table, device_named, units
 
 PACKAGES = ("bertc", "torch", "transformers", "numpy")
-COLUMNS = "{:<30}{:>12}{:>18}{:>11}{:>8}{:>8}{:>10}{:>11}{:>9}"
+HEAD = (
+    "", "ms a step", "quartiles", "tokens/s", "matmul", "MFU", "first", "memory +", "x first"
+)  # fmt: skip
 
 
 @dataclass
@@ -80,13 +81,6 @@ class BenchReport:
         """The report as one JSON object."""
         return json.dumps(self.fields(), indent=1)
 
-    def write(self, path: Path) -> None:
-        """Write the JSON to a file."""
-        try:
-            path.write_text(self.as_json() + "\n")
-        except OSError as error:
-            raise CannotWriteError(f"cannot write {path}: {error.strerror}") from error
-
     def summary(self) -> str:
         """A table of the contenders, and bertc's memory, waits and compilation."""
         stage, machine = self.resolved.stages[0], self.machine
@@ -96,11 +90,7 @@ class BenchReport:
             f"{machine.device}, {machine.name}, {torch.get_num_threads()} threads, torch "
             f"{torch.__version__}; medians of {rounds} rounds",
             "",
-            COLUMNS.format(
-                "", "ms a step", "quartiles", "tokens/s", "matmul", "MFU", "first", "memory +",
-                "x first",
-            ),
-            *(self._row(timing) for timing in self.timings),
+            str(Table(HEAD, [*map(self._row, self.timings)])),
             "",
             *self._about_memory(),
             f"data: bertc waits {ours.wait_share:.1%} of a step for its batch"
@@ -111,7 +101,7 @@ class BenchReport:
                 for t in self.timings
                 if t.contender.compiled
             ),
-        ]  # fmt: skip
+        ]
         if best:
             first, third = quartiles(self._ratios(best))
             lines.append(
@@ -143,10 +133,10 @@ class BenchReport:
             "library keeps of freed ones, batches ahead, a compiler",
         )
 
-    def _row(self, timing: Timing) -> str:
+    def _row(self, timing: Timing) -> tuple[str, ...]:
         fields = self._contender(timing)
         seconds, peak = fields["seconds"], timing.peak_bytes
-        return COLUMNS.format(
+        return (
             timing.contender.name,
             f"{1000 * timing.median:,.1f}",
             f"{1000 * seconds['quartile1']:,.1f}-{1000 * seconds['quartile3']:,.1f}",

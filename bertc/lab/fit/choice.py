@@ -10,8 +10,6 @@ from bertc.lab_api import Table, formatted, units
 
 HELP = "a larger budget, or more settings left free: layers=? hidden=?"
 SHOWN = 5
-BAR = 20
-"""Characters of the longest bar of a curve."""
 FEWEST_STEPS = 100
 """Steps below which a run learns next to nothing."""
 
@@ -50,10 +48,8 @@ class Choice:
 
     def as_table(self) -> str:
         """The best candidates with their figures, and why the first; its spec below."""
-        if self.family:
-            return self._sizes(self.family)
-        if self.law:
-            return self._by_loss()
+        if self.family or self.law:
+            return self._by_size()
         head = [*(budget.kind for budget in self.budgets), ""]
         rows = [[*(budget.text(budget.most) for budget in self.budgets), "the budget"]]
         for candidate in self.candidates[:SHOWN]:
@@ -64,40 +60,18 @@ class Choice:
             rows.append([*cells, self._name(candidate)])
         return f"{Table(head, rows)}\n\n{self._reason()}"
 
-    def _sizes(self, family: Family) -> str:
-        """The sizes with their steps, and which of them is taken."""
-        head, rows = ("parameters", "steps", "tokens a parameter", ""), list[tuple[str, ...]]()
-        for one in sorted(self.candidates, key=lambda one: one.parameters):
-            size, ratio = units.count_text(one.parameters), _digits(one.tokens_per_parameter)
-            chosen = "  <- the spec" * (one is self.candidates[0])
-            rows.append((size, f"{one.resolved.steps:,}", ratio, f"{one.program.name}{chosen}"))
-        spent = " or ".join(f"--{b.kind} {b.text(b.most)}" for b in self.budgets if b.kind in SPENT)
-        known = f"{_digits(family.tokens_per_parameter)} of {family.name}"
-        return (
-            f"{Table(head, rows)}\n\n{self.tried:,} shapes tie: each has steps for all of {spent}. "
-            "Of those that read more tokens\nthan any larger one that is taken whose tokens a "
-            f"parameter are nearest to the {known}"
-            f"{self._remark()}"
-        )
-
-    def _by_loss(self) -> str:
-        """The sizes with their steps and expected losses, and which of them is taken."""
-        head = ("parameters", "steps", "loss, expected", "time", "", "")
+    def _by_size(self) -> str:
+        """The sizes with their steps and what the choice is by, and which of them is taken."""
+        middle = ("loss, expected", "time") if self.law else ("tokens a parameter",)
         rows = list[tuple[str, ...]]()
-        losses = [c.expected.loss for c in self.candidates if c.expected]
         for one in sorted(self.candidates, key=lambda one: one.parameters):
-            assert one.expected is not None, "a law has been asked"
-            above = (one.expected.loss - min(losses)) / (max(losses) - min(losses) or 1.0)
+            cells: tuple[str, ...] = (_digits(one.tokens_per_parameter),)
+            if self.law:
+                cells = (str(one.expected), units.duration_text(one.figures["time"]))
             chosen = "  <- the spec" * (self.fits and one is self.candidates[0])
             size, steps = units.count_text(one.parameters), f"{one.resolved.steps:,}"
-            bar = "#" * (1 + round(above * (BAR - 1)))
-            time = units.duration_text(one.figures["time"])
-            rows.append((size, steps, str(one.expected), time, bar, f"{one.program.name}{chosen}"))
-        if not self.fits:
-            limits = "the budget, the loss and 30 times the ladder"
-            reason = f"none of {self.tried:,} is within {limits}"
-            return f"{Table(head, rows)}\n\n{reason}\nhelp: {HELP}; or a longer ladder"
-        return f"{Table(head, rows)}\n\n{self.tried:,} sizes, by the law of {self.law}"
+            rows.append((size, steps, *cells, f"{one.program.name}{chosen}"))
+        return f"{Table(('parameters', 'steps', *middle, ''), rows)}\n\n{self._reason()}"
 
     def spec(self) -> str:
         """The best candidate as a spec, after what it came from."""
@@ -110,6 +84,20 @@ class Choice:
         return f"{name} {steps}".strip()
 
     def _reason(self) -> str:
+        if self.family:
+            spends = (budget for budget in self.budgets if budget.kind in SPENT)
+            spent = " or ".join(f"--{b.kind} {b.text(b.most)}" for b in spends)
+            known = f"{_digits(self.family.tokens_per_parameter)} of {self.family.name}"
+            return (
+                f"{self.tried:,} shapes tie: each has steps for all of {spent}. Of those that read "
+                "more tokens\nthan any larger one that is taken whose tokens a parameter are "
+                f"nearest to the {known}{self._remark()}"
+            )
+        if self.law and self.fits:
+            return f"{self.tried:,} sizes, by the law of {self.law}"
+        if self.law:
+            limits = "the budget, the loss and 30 times the ladder"
+            return f"none of {self.tried:,} is within {limits}\nhelp: {HELP}; or a longer ladder"
         refused = f", {self.refused:,} others are no programs" if self.refused else ""
         if self.fits and self.searched and self.tried > 1:
             return f"the largest of {self.tried:,} within --params{refused}{self._remark()}"

@@ -1,1 +1,1 @@
-"""Runs as one HTML page: curves, costs, scores, examples, attention."""
+"""Runs as one HTML page: curves, costs, scores, examples."""

@@ -5,14 +5,11 @@ from os.path import exists
 from typing import Any
 
 from bertc import Estimate, UsageError, estimate
-from bertc.lab.report.markup import element, in_picture, remark
+from bertc.lab.report.markup import remark
 from bertc.lab.report.page import Part
-from bertc.lab.report.pictures import Picture
-from bertc.lab.results.curves import FlopsUntil
 from bertc.lab.results.runs import Run
 from bertc.lab_api import RunFolder, Table, units
 
-TITLES = {"ffn": "feed-forward", "loader": "loader and masking"}
 ELSEWHERE = "h200"
 """The device of the estimate where nothing says which device the run had."""
 WENT = {
@@ -20,11 +17,6 @@ WENT = {
     "checkpoints": "saving",
 }  # fmt: skip
 """Uses of the time of the first process."""
-BOUNDS = {
-    "arithmetic": "arithmetic_seconds",
-    "memory": "memory_seconds",
-    "start of operations": "start_seconds",
-}
 
 
 def estimated_cost(folder: RunFolder) -> Estimate:
@@ -46,7 +38,7 @@ def estimated_cost(folder: RunFolder) -> Estimate:
 
 
 def cost_section(folder: RunFolder, run: Run) -> Sequence[Part]:
-    """A table of estimates and measurements, what the time went to, and pictures of a step."""
+    """A table of estimates and measurements, and what the time went to."""
     lock, cost, usage = folder.read_lock(), estimated_cost(folder), folder.read_spent()
     seconds = {use: sum(line.seconds.get(use, 0.0) for line in usage) for use in WENT}
     peak_bytes = max((line.memory_bytes for line in usage), default=0)
@@ -72,8 +64,6 @@ def cost_section(folder: RunFolder, run: Run) -> Sequence[Part]:
             f"{full}Estimated for {cost.time.device}. {cost.time.basis} Memory measured is that of "
             "the first process as a whole, on a CPU with Python, torch and the data."
         ),
-        element("h3", "Where a step is estimated to go"),
-        *(_parts(cost, number) for number in range(len(cost.stages))),
     )
 
 
@@ -88,36 +78,18 @@ def _row(
 def _work(cost: Estimate, run: Run, step_seconds: float, steps_timed: int) -> list[tuple[str, ...]]:
     """Rows of steps, FLOPs and time; ``step_seconds`` are those of ``steps_timed`` steps."""
     done, seconds = run.step, run.seconds
-    flops = FlopsUntil(run.resolved, run.tokens).at(done)
     mean = step_seconds / steps_timed if steps_timed else seconds / done if done else 0.0
     total, planned = cost.time.seconds_total, cost.flops.train_total
     steps = sum(stage.steps for stage in cost.stages)  # by the clock those there is time for
     until = total * done / steps
     rows = [
         ("steps", f"{steps:,}", f"{done:,}", ""),
-        (*_row("FLOPs of training", planned, flops, units.flops_text)[:3], ""),
+        (*_row("FLOPs of training", planned, run.flops, units.flops_text)[:3], ""),
         ("a step", cost.time.step_text, *_row("", cost.time.seconds_per_step, mean)[2:]),
         _row(f"time of {done:,} steps", until, seconds),
-        _row("FLOP/s", planned / total, flops / seconds if seconds else 0.0, units.flops_text),
+        _row("FLOP/s", planned / total, run.flops / seconds if seconds else 0.0, units.flops_text),
     ]
     if run.tokens and seconds:
         speed = units.count_text(max(run.tokens.values()) / seconds)
         rows.append(("tokens a second", "", speed, ""))
     return rows
-
-
-def _parts(cost: Estimate, number: int) -> Picture:
-    """Bars of the parts of a step of a stage, by what bounds them."""
-    stage = cost.stages[number]
-    costs = [cost for cost in stage.where if cost.seconds][::-1]
-    bars = [
-        {
-            "type": "bar", "orientation": "h", "name": bound,
-            "y": [in_picture(TITLES.get(cost.part, cost.part)) for cost in costs],
-            "x": [1000 * getattr(cost, field) for cost in costs],
-        }
-        for bound, field in BOUNDS.items()
-    ]  # fmt: skip
-    return Picture(
-        f"Stage {stage.name}", bars, {"barmode": "stack", "xaxis": {"title": {"text": "ms"}}}
-    )

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from bertc import MissingInputError
-from bertc.lab.report.markup import Html, element
+from bertc.lab.report.markup import Html, element, in_picture
 
 INSTALL = "pip install -c constraints.txt -e '.[report]'"
 COLOURS = (
@@ -20,6 +20,8 @@ HEIGHT = 320
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 MOST_NAMED = 24
 """Names in a legend."""
+MAGNITUDE, SMALL = 10, 0.01
+"""The largest of values by the smallest, and the largest alone, for a logarithmic axis."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,47 @@ class Picture:
         return element("figure", element("h3", self.title), Html(made))
 
 
-def by_size(texts: Iterable[str]) -> list[str]:
+class Dot(NamedTuple):
+    """A score in a picture: its place along each axis, the number of its colour, what it is."""
+
+    places: Mapping[str, float | str]
+    score: float
+    number: int
+    name: str
+
+
+def scatter(title: str, dots: Sequence[Dot], score: str = "") -> Picture:
+    """Scores over the first of their axes; a menu has the others."""
+    axes = {axis: [dot.places[axis] for dot in dots] for axis in dots[0].places}
+    first = next(iter(axes))
+    places, looks = _axis(axes[first]) if len(axes) == 1 else (axes[first], {})
+    trace = {
+        "type": "scatter", "mode": "markers", "x": places, "y": [dot.score for dot in dots],
+        "marker": {"size": 9, "color": [colour(dot.number) for dot in dots], "opacity": 0.85},
+        "text": [in_picture(dot.name) for dot in dots],
+        "hovertemplate": "%{y:.4f} at %{x}<extra>%{text}</extra>",
+    }  # fmt: skip
+    layout = {
+        "xaxis": {"title": {"text": in_picture(first)}, **looks},
+        "yaxis": {"title": {"text": in_picture(score)}},
+        "updatemenus": [along({axis: [xs] for axis, xs in axes.items()})] if len(axes) > 1 else [],
+    }
+    return Picture(title, [trace], layout)
+
+
+def _axis(values: Sequence[float | str]) -> tuple[Sequence[float | str], Mapping[str, Any]]:
+    """Values as numbers if all are, and the looks of their axis; words are by their numbers."""
+    try:
+        numbers = [float(value) for value in values]
+    except ValueError:
+        texts = [in_picture(value) for value in values]
+        return texts, {"type": "category", "categoryarray": _by_size({*texts})}
+    least, most = min(numbers), max(numbers)
+    wide = least > 0 and (most < SMALL or most >= MAGNITUDE * least)
+    return numbers, {"type": "log" if wide else "-", "exponentformat": "power"}
+
+
+def _by_size(texts: Iterable[str]) -> list[str]:
     """Values by the numbers in them, such as ``adamw(lr=0.003)``; those without any last."""
 
     def key(text: str) -> tuple[bool, list[float], str]:

@@ -49,21 +49,19 @@ def _of_one(run: Run) -> str:
 
 def _of_several(runs: Sequence[Run], searches: Sequence[Path]) -> str:
     groups = group_runs(runs)
-    by_folder = {run.folder: _curves(run.folder) for run in runs}
     drawn = [
         RunCurves(f"{label}, seed {run.resolved.run.seed}", label, of_run)
         for group in groups
         for label in [scores.group_label(group)]
         for run in group.runs
-        if (of_run := by_folder[run.folder])
+        if (of_run := _curves(run.folder))
     ]
     sections = [section("Search", partial(search_section, folder)) for folder in searches]
     sections.append(section("Runs", lambda: scores.groups_section(groups)))
     if scores.scores_of(groups):
         if varied := scores.by_setting(groups):
             sections.append(Section("Scores by setting", varied))
-        against_cost = partial(scores.against_cost, groups, by_folder)
-        sections.append(section("Scores against cost", against_cost))
+        sections.append(section("Scores against cost", lambda: scores.against_cost(groups)))
     sections.append(section("Curves", lambda: curves_section(drawn)))
     unfinished = sum(not run.finished for run in runs)
     below = f"{len(groups)} groups of runs" + (f", {unfinished} unfinished" if unfinished else "")

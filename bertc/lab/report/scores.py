@@ -1,15 +1,12 @@
 """Scores of runs over their seeds, by the settings that differ, and against what they cost."""
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from functools import partial
 
 from bertc import DataError
-from bertc.lab.report.markup import in_picture
 from bertc.lab.report.page import Part
-from bertc.lab.report.pictures import Picture, along, by_size, colour, legend
+from bertc.lab.report.pictures import Dot, Picture, legend, scatter
 from bertc.lab.results.compare import Results, heading
-from bertc.lab.results.curves import Curves
 from bertc.lab.results.groups import Group
 from bertc.lab.results.runs import Run
 from bertc.lab_api import Table
@@ -53,63 +50,41 @@ def group_label(group: Group) -> str:
 
 def by_setting(groups: Sequence[Group]) -> Sequence[Part]:
     """A picture a setting that varies: the first score of every run over the values of it."""
-    score = scores_of(groups)[0]
-    return [
-        _scatter_runs(score, groups, name, {name: _value_of(name)})
-        for name in groups[0].settings
-        if 1 < len({group.settings[name] for group in groups}) <= MOST_VALUES
-    ]
+    score, settings = scores_of(groups)[0], groups[0].settings
+    values = {name: {group.settings[name] for group in groups} for name in settings}
+    varied = [name for name in settings if 1 < len(values[name]) <= MOST_VALUES]
+    return [_picture(name, score, groups, partial(_value_of, name)) for name in varied]
 
 
-def against_cost(groups: Sequence[Group], curves: Mapping[Path, Curves | None]) -> Sequence[Part]:
+def _value_of(name: str, _: Run, group: Group) -> dict[str, float | str]:
+    return {name: group.settings[name]}
+
+
+def against_cost(groups: Sequence[Group]) -> Sequence[Part]:
     """A picture a score: the last score of every run against what the run cost."""
-    last = {run: read.points[-1] for run, read in curves.items() if read and read.points}
-    axes: dict[str, Callable[[Run, Group], Any]] = {
-        "FLOPs of training": lambda run, _: last[run.folder].flops if run.folder in last else None,
-        "hours": lambda run, _: last[run.folder].seconds / 3600 if run.folder in last else None,
-        "parameters": lambda run, _: run.parameters,
-    }
+
+    def costs(run: Run, _: Group) -> dict[str, float | str]:
+        hours = run.seconds / 3600
+        return {"FLOPs of training": run.flops, "hours": hours, "parameters": run.parameters}
+
     shown = scores_of(groups)[:MOST_SCORES]
-    pictures = (_scatter_runs(score, groups, heading(score), axes) for score in shown)
+    pictures = (_picture(heading(score), score, groups, costs) for score in shown)
     return (legend([group_label(group) for group in groups]), *pictures)
 
 
-def _scatter_runs(
+def _picture(
+    title: str,
     score: Score,
     groups: Sequence[Group],
-    title: str,
-    axes: Mapping[str, Callable[[Run, Group], Any]],
+    places: Callable[[Run, Group], Mapping[str, float | str]],
 ) -> Picture:
-    """A point a run, a colour a group; the first of the axes is shown first."""
-    places = {axis: list[list[Any]]() for axis in axes}
-    traces = list[dict[str, Any]]()
-    for number, group in enumerate(groups):
-        runs = [run for run in group.runs if score in run.last_scores]
-        for axis, place in axes.items():
-            places[axis].append([place(run, group) for run in runs])
-        traces.append(
-            {
-                "type": "scatter", "mode": "markers", "name": in_picture(group_label(group)),
-                "x": places[next(iter(axes))][-1], "y": [run.last_scores[score] for run in runs],
-                "marker": {"size": 9, "color": colour(number), "opacity": 0.85},
-                "text": [f"seed {run.resolved.run.seed}" for run in runs],
-                "hovertemplate": "%{y:.4f} at %{x}, %{text}<extra>%{fullData.name}</extra>",
-            }
-        )  # fmt: skip
-    first = next(iter(axes))
-    texts = {value for values in places[first] for value in values if isinstance(value, str)}
-    order = {"type": "category", "categoryarray": by_size(texts)} if texts else {}
-    return Picture(
-        title,
-        traces,
-        {
-            "xaxis": {"title": {"text": in_picture(first)}, **order},
-            "yaxis": {"title": {"text": in_picture(heading(score))}},
-            "updatemenus": [along(places)] if len(axes) > 1 else [],
-            "showlegend": False,
-        },
-    )
-
-
-def _value_of(name: str) -> Callable[[Run, Group], str]:
-    return lambda _, group: in_picture(group.settings[name])
+    """A dot a run, a colour a group."""
+    dots = [
+        Dot(
+            places(run, group), run.last_scores[score], number,
+            f"{group_label(group)}, seed {run.resolved.run.seed}",
+        )
+        for number, group in enumerate(groups)
+        for run in group.runs if score in run.last_scores
+    ]  # fmt: skip
+    return scatter(title, dots, heading(score))

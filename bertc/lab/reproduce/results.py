@@ -11,11 +11,11 @@ from typing import Any
 from bertc.lab.reproduce.job import EVALUATION, SAME, Job
 from bertc.lab.reproduce.programs import Jobs
 from bertc.lab.reproduce.table import FIGURES, Claim, Measure, Row, Table
-from bertc.lab.results.curves import FlopsUntil
+from bertc.lab.results.curves import flops_until
 from bertc.lab.results.figures import LineFigures, figures
 from bertc.lab.results.groups import Summary
 from bertc.lab.results.intervals import interval_of_difference
-from bertc.lab.results.listing import list_runs
+from bertc.lab.results.runs import read_run
 from bertc.lab.search.goal import Goal
 from bertc.lab_api import RunFolder, several
 
@@ -175,7 +175,7 @@ def _row(
     sizes: tuple[float | None, float | None] = None, None
     trained = (job for job, _ in finished if job.eval is None)
     if main := next((job for job in trained if not (table.pretrains and job.measure)), None):
-        run = list_runs([main.folder]).runs[0]
+        run = read_run(main.folder)
         sizes = run.parameters, run.flops
     measured = {name: by_seed for name, by_seed in with_means(table, scores).items() if by_seed}
     seconds = round(sum(outcome.seconds for _, outcome in finished), 1)
@@ -212,8 +212,8 @@ def _outcome(job: Job) -> _Outcome:
     seconds = max((point.seconds for point in points), default=0.0)
     evaluated = [line for line in lines if line["kind"] == "eval"]
     alike = bool(evaluated and evaluated[-1].get("always"))
-    flops = FlopsUntil(folder.read_resolved(), {point.step: point.tokens for point in points})
-    return _Outcome(seen, seconds, alike, points, flops.at)
+    flops = flops_until(folder.read_resolved(), {point.step: point.tokens for point in points})
+    return _Outcome(seen, seconds, alike, points, flops)
 
 
 def _figure(measure: Measure, runs: Sequence[Mapping[str, float]]) -> str:

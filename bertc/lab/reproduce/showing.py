@@ -1,12 +1,11 @@
-"""A table's results next to the published figures: columns, claims, a picture."""
+"""A table's results next to the published figures: columns and claims."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-from bertc import CannotWriteError, UsageError, lab_api
+from bertc import lab_api
 from bertc.lab.reproduce.results import TableResults
 from bertc.lab.reproduce.table import FIGURES, MASKED_LM, PAPERS, Measure, Scale, Table
 from bertc.lab.results.groups import Summary
@@ -37,13 +36,6 @@ class Shown:
         """The results as one JSON object, with each pair of the claims."""
         claims = {"claims": self._pairs(), "left_out": self.left_out}
         return json.dumps({"schema": 1, **asdict(self.results), **claims}, indent=1)
-
-    def plot(self, path: Path, described: str = "") -> None:
-        """A picture of each measure, SVG or PNG: ours with 95% intervals, and published figures."""
-        measured = [measure for measure in self.table.measures if self._is_measured(measure)]
-        if not measured:
-            raise UsageError("nothing was measured yet", help="--scale tiny trains the rows")
-        _save_picture(self, measured, path, described)
 
     def claims(self) -> list[list[str]]:
         """The paper's claims, pair by pair, with both differences and the verdict on each."""
@@ -134,49 +126,3 @@ def score_text(summary: Summary | None) -> str:
 def number_text(value: float) -> str:
     """A score: two digits after the point, or three where it is small."""
     return f"{value:.2f}" if abs(value) >= 10 else f"{value:.3f}"
-
-
-SHIFT = 0.12
-"""Our scores are above the line of a row and published figures below, so that both are seen."""
-OURS, PUBLISHED = "#1f77b4", "#d62728"
-
-
-def _save_picture(shown: Shown, measures: Sequence[Measure], path: Path, described: str) -> None:
-    """Draw the measures side by side; published figures have an axis of their own above.
-
-    Sizes differ by orders of magnitude, so that only the order of rows can be compared.
-    """
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    table, results, rows = shown.table, shown.results, [row.name for row in shown.table.rows]
-    size = (2.2 + 3.6 * len(measures), 1.2 + 0.32 * len(rows))
-    figure = Figure(figsize=size, layout="constrained")
-    panels = figure.subplots(1, len(measures), squeeze=False, sharey=True)[0]
-    for axes, measure in zip(panels, measures, strict=True):
-        summaries = [(y, results.row(row).summary(measure.name)) for y, row in enumerate(rows)]
-        ours = [(y - SHIFT, summary) for y, summary in summaries if summary]
-        axes.errorbar(
-            [summary.mean for _, summary in ours], [y for y, _ in ours],
-            xerr=[interval(summary) for _, summary in ours], fmt="o", color=OURS, capsize=3,
-        )  # fmt: skip
-        axes.set_xlabel(f"{measure.name}, at scale {results.scale}", color=OURS)
-        published = [(row.published.get(measure.name), y) for y, row in enumerate(table.rows)]
-        printed = [(figure, y + SHIFT) for figure, y in published if figure is not None]
-        if printed:
-            above = axes.twiny()
-            above.plot(*zip(*printed, strict=True), "D", color=PUBLISHED, markersize=4)
-            above.set_xlabel("published", color=PUBLISHED)
-        axes.set_yticks(range(len(rows)), rows)
-        axes.grid(alpha=0.3)
-        axes.margins(y=0.2)
-    panels[0].invert_yaxis()
-    kind = "svg" if path.suffix.lower() == ".svg" else "png"
-    metadata = {"Description": described} | ({"Date": None} if kind == "svg" else {})
-    try:
-        with rc_context({"svg.hashsalt": "bertc", "svg.fonttype": "none"}):  # always the same file
-            figure.savefig(path, format=kind, metadata=metadata)
-    except OSError as error:
-        raise CannotWriteError(
-            f"cannot write {path}: {error.strerror}", help="make room, or name another file"
-        ) from error

@@ -1,16 +1,13 @@
 """The figures of a run along its way, by step, tokens, seconds or FLOPs. Loads no torch."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 from bertc import Resolved
 from bertc.lab.results.figures import LineFigures, figures
 from bertc.lab_api import RunFolder, step_flops
-
-XAxis = Literal["step", "tokens", "seconds", "flops"]
 
 
 @dataclass
@@ -34,10 +31,9 @@ class Curves:
         alike = dict.fromkeys(tuple(point.values) for point in ordered)
         return list(dict.fromkeys(name for names in alike for name in names))
 
-    def of(self, name: str, axis: XAxis) -> tuple[list[float], list[float]]:
-        """The curve of a figure: where along ``axis``, and its values."""
-        there = [point for point in self.points if name in point.values]
-        return [float(getattr(point, axis)) for point in there], [p.values[name] for p in there]
+    def of(self, name: str) -> list[MetricsPoint]:
+        """The points that have a figure."""
+        return [point for point in self.points if name in point.values]
 
 
 def curves(folder: Path) -> Curves:
@@ -45,28 +41,20 @@ def curves(folder: Path) -> Curves:
     run = RunFolder(folder)
     lines = [line for line in run.read_metrics() if "best" not in line]  # again, of an end
     tokens = {line["step"]: line["tokens"] for line in lines if "tokens" in line}
-    flops = FlopsUntil(run.read_resolved(), tokens)
-    points = (MetricsPoint(**vars(point), flops=flops.at(point.step)) for point in figures(lines))
+    flops = flops_until(run.read_resolved(), tokens)
+    points = (MetricsPoint(**vars(point), flops=flops(point.step)) for point in figures(lines))
     return Curves(tuple(points))
 
 
-class FlopsUntil:
-    """FLOPs that a run has taken until a step.
+def flops_until(resolved: Resolved, tokens: Mapping[int, int]) -> Callable[[int], float]:
+    """A function: the FLOPs of the steps before one; ``tokens`` are those read until some.
 
     Rows of a task are as long on average as those that were read; others are full, as in estimates.
     """
+    stages = [*zip(resolved.stages, step_flops(resolved, tokens), strict=True)]
 
-    def __init__(self, resolved: Resolved, tokens: Mapping[int, int]) -> None:
-        """``tokens`` are those that the run has read until some of its steps."""
-        self._stages = [
-            (stage.first_step, stage.steps, flops)
-            for stage, flops in zip(resolved.stages, step_flops(resolved, tokens), strict=True)
-        ]
+    def until(step: int) -> float:
+        done = [min(max(0, step - stage.first_step), stage.steps) for stage, _ in stages]
+        return float(sum(steps * flops for steps, (_, flops) in zip(done, stages, strict=True)))
 
-    def at(self, step: int) -> float:
-        """Return those of the steps before this one."""
-        total = 0.0
-        for first, steps, of_a_step in self._stages:
-            if step > first:
-                total += min(step - first, steps) * of_a_step
-        return total
+    return until

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from bertc import DataError, UsageError
-from bertc.lab.results.curves import FlopsUntil
 from bertc.lab.results.runs import find_folders, read_run
 from bertc.lab.results.state import last_sign, state_of
 from bertc.lab_api import RunFolder, Table, programs, settings_texts, units
@@ -141,7 +140,7 @@ def _list_run(path: Path) -> Listed:
         folder=path, name=resolved.name, state=state_of(folder, resolved), step=run.step,
         steps=run.steps, scored=scored, last=run.ranked(run.last)[1] if run.last else None,
         best=best, rank=run.best.rank if run.best else None, parameters=run.parameters,
-        seconds=run.seconds, flops=FlopsUntil(resolved, run.tokens).at(run.step),
+        seconds=run.seconds, flops=run.flops,
         when=last_sign(folder), settings=settings_texts(resolved),
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from bertc import MissingInputError, Resolved
+from bertc.lab.results.curves import flops_until
 from bertc.lab_api import RunFolder, Seen, loss_title, model_weights
 
 Score = tuple[str, ...]
@@ -39,6 +40,11 @@ class Run:
     def parameters(self) -> int:
         """The number of parameters, after pruning if it has ended."""
         return self.parameters_left or sum(w.numel for w in model_weights(self.resolved))
+
+    @property
+    def flops(self) -> float:
+        """The FLOPs of its training until its step."""
+        return flops_until(self.resolved, self.tokens)(self.step)
 
     @property
     def last_scores(self) -> dict[Score, float]:

@@ -2,15 +2,14 @@
 
 import json
 import warnings
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bertc.lab.results.curves import curves
+from bertc.lab.results.runs import read_run
 from bertc.lab.search.goal import Goal
 from bertc.lab.search.store import Store, read_store, reading_store, run_folder
-from bertc.lab_api import RunFolder, Space, formatted, several
+from bertc.lab_api import RunFolder, Space, Table, formatted, several
 
 
 def cost_of(store: Store, name: str) -> float:
@@ -22,9 +21,7 @@ def _cost_of(folder: Path, trial: Any, name: str) -> float:
     if name in trial.user_attrs:
         return float(trial.user_attrs[name])
     path = run_folder(folder, trial.number)
-    if not RunFolder(path).holds_a_run or not (points := curves(path).points):
-        return 0.0
-    return float(getattr(points[-1], name))
+    return float(getattr(read_run(path), name)) if RunFolder(path).holds_a_run else 0.0
 
 
 MOST_ROWS = 20
@@ -56,7 +53,11 @@ class Outcome:
     trials: tuple[Tried, ...]
     seconds: float
     flops: float
-    _importances: Callable[[], dict[str, float]]
+    importances: dict[str, float]
+    """The share of each setting in what separates good trials, the largest first.
+
+    Of settings that all trials have (PED-ANOVA, Watanabe et al. 2023); {} of few trials.
+    """
 
     @property
     def ranked(self) -> list[Tried]:
@@ -70,66 +71,37 @@ class Outcome:
         """The best finished trial; None without one."""
         return next((trial for trial in self.ranked if trial.state == "finished"), None)
 
-    def importances(self) -> dict[str, float]:
-        """The share of each setting in what separates good trials, the largest first.
-
-        Of settings that all trials have (PED-ANOVA, Watanabe et al. 2023); {} of few trials.
-        """
-        finished = [trial for trial in self.trials if trial.state == "finished"]
-        return self._importances() if len(finished) >= LEAST_TRIALS else {}
-
-    def slices(self) -> dict[str, list[tuple[float | str, float]]]:
-        """The values tried of each setting, each with the score that it came with."""
-        scored = [trial for trial in self.trials if trial.score is not None]
-        slices = {}
-        for name in dict.fromkeys(name for trial in scored for name in trial.values):
-            tried = [trial for trial in scored if name in trial.values]
-            values = _numbers([trial.values[name] for trial in tried])
-            slices[name] = [
-                (value, trial.score or 0.0) for value, trial in zip(values, tried, strict=True)
-            ]
-        return slices
-
     def as_table(self) -> str:
         """The best trials, and the importances."""
-        rows = [["trial", self.goal.name, "", "settings"]]
-        for trial in self.ranked[:MOST_ROWS]:
-            state = "" if trial.state == "finished" else trial.state
-            rows.append([str(trial.number), f"{trial.score:.4f}", state, " ".join(trial.settings)])
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        rows = [
+            (str(t.number), t.score, t.state * (t.state != "finished"), " ".join(t.settings))
+            for t in self.ranked[:MOST_ROWS]
+        ]
         count = len(self.trials)
         seen, known = [trial.state for trial in self.trials], (*STATE_NAMES.values(), "failed")
         states = ", ".join(f"{seen.count(state)} {state}" for state in known if state in seen)
-        lines += ["", f"{several(count, 'trial')}: {states}" if count else "no trials yet"]
-        if importances := self.importances():
-            shares = ", ".join(f"{name} {share:.0%}" for name, share in importances.items())
-            lines.append(f"what mattered: {shares}")
-        return "\n".join(lines)
+        notes = [f"{several(count, 'trial')}: {states}" if count else "no trials yet"]
+        if self.importances:
+            shares = ", ".join(f"{name} {share:.0%}" for name, share in self.importances.items())
+            notes.append(f"what mattered: {shares}")
+        head, units = ("trial", self.goal.name, "", "settings"), (str, "{:.4f}".format)
+        return str(Table(head, rows, notes=notes, units=units))
 
     def as_json(self) -> str:
         """Trials, importances and costs as one JSON object."""
         facts = {
             "schema": 1, "for": self.goal.name, "more_is_better": self.goal.more_is_better,
             "best": self.best and self.best.number, "seconds": self.seconds, "flops": self.flops,
-            "importances": self.importances(), "trials": [asdict(trial) for trial in self.trials],
+            "importances": self.importances, "trials": [asdict(trial) for trial in self.trials],
         }  # fmt: skip
         return json.dumps(facts, indent=1)
-
-
-def _numbers(values: list[float | str]) -> list[float] | list[float | str]:
-    """The values as numbers, if all of a list are."""
-    try:
-        return [float(value) for value in values]
-    except ValueError:
-        return values
 
 
 def outcome_of(store: Store, goal: Goal) -> Outcome:
     """The outcome of a store so far."""
     trials = tuple(_read_trial(store, trial) for trial in store.trials)
     seconds, flops = (cost_of(store, name) for name in ("seconds", "flops"))
-    return Outcome(goal, trials, seconds, flops, lambda: _importances(store))
+    return Outcome(goal, trials, seconds, flops, _importances(store))
 
 
 def read_outcome(folder: Path) -> Outcome:
@@ -166,6 +138,9 @@ def _read_trial(store: Store, trial: Any) -> Tried:
 
 
 def _importances(store: Store) -> dict[str, float]:
+    complete = store.optuna.trial.TrialState.COMPLETE
+    if sum(trial.state == complete for trial in store.trials) < LEAST_TRIALS:
+        return {}
     evaluator = store.optuna.importance.PedAnovaImportanceEvaluator()
     try:
         with warnings.catch_warnings():

@@ -1,7 +1,7 @@
 """The store of a search: its trials in an SQLite file beside their run folders, kept by Optuna.
 
 sweep.db      what was tried, and what came out     trial-0007/   the run folder of a trial
-.sweep.lock   held while a trial is taken           .claims/      a locked file for each trial
+.sweep.lock   held while a trial is taken           .claimed/     a claimed folder for each trial
 """
 
 import fcntl
@@ -11,14 +11,15 @@ import os
 import sqlite3
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bertc import CannotWriteError, DataError, MissingInputError, UsageError
+from bertc import CannotWriteError, DataError, MissingInputError, StoppedError, UsageError
 from bertc.lab.search.goal import Goal
+from bertc.lab_api import RunFolder
 
 DATABASE = "sweep.db"
 STUDY = "sweep"
@@ -93,40 +94,33 @@ class Store:
 
         None if none is drawn any more, and other processes have those that go on.
         """
-        with _locked(self.folder):
-            trial, descriptor = self._next(draw)
-        try:
+        with ExitStack() as claims:
+            with _locked(self.folder):
+                trial = self._next(draw, claims)
             yield trial
-        finally:
-            if descriptor is not None:
-                os.close(descriptor)
 
-    def _next(self, draw: Callable[["Store"], Any]) -> tuple[Any, int | None]:
+    def _next(self, draw: Callable[["Store"], Any], claims: ExitStack) -> Any:
         running = self.optuna.trial.TrialState.RUNNING
         for earlier in self.trials:
-            if earlier.state == running and (descriptor := self._claim(earlier.number)) is not None:
-                return self.optuna.trial.Trial(self.study, earlier._trial_id), descriptor
+            if earlier.state == running:
+                claim = RunFolder(run_folder(self.folder / ".claimed", earlier.number)).claim()
+                with suppress(StoppedError):  # another process has it
+                    claims.enter_context(claim)
+                    return self.optuna.trial.Trial(self.study, earlier._trial_id)
         if (drawn := draw(self)) is None:
-            return None, None
-        self.study.add_trial(drawn)  # with all its values, or not at all
-        return self._next(draw)
-
-    def _claim(self, number: int) -> int | None:
-        """The descriptor of a trial's locked file; None if another process has it."""
-        path = run_folder(self.folder / ".claims", number)
-        path.parent.mkdir(exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            _lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
             return None
-        return descriptor
+        self.study.add_trial(drawn)  # with all its values, or not at all
+        return self._next(draw, claims)
 
 
 def open_store(folder: Path, goal: Goal, facts: Mapping[str, Any]) -> Store:
-    """Open the store of a search, or begin it."""
+    """Open the store of a search, or begin it.
+
+    With ``prune`` among the facts a trial goes on at its evaluations 1, 2, 4, ... if it is in the
+    better half of those that came as far (successive halving; Li et al. 2018, ASHA).
+    """
     optuna = package()
+    halving = optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=2)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -136,6 +130,7 @@ def open_store(folder: Path, goal: Goal, facts: Mapping[str, Any]) -> Store:
             study_name=STUDY,
             storage=_database(folder),
             direction="maximize" if goal.more_is_better else "minimize",
+            pruner=halving if facts.get("prune") else optuna.pruners.NopPruner(),
             load_if_exists=True,
         )
         known = study.user_attrs.get(FACTS)
@@ -191,23 +186,11 @@ def _locked(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise _unwritable(folder, error) from error
     try:
-        _lock(descriptor, fcntl.LOCK_EX)
+        with suppress(OSError):  # a file system without locks lets every process in
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
-
-
-def _lock(descriptor: int, how: int) -> None:
-    """Lock an open file; a file system without locks lets every process in.
-
-    Raises:
-        BlockingIOError: with LOCK_NB, if another process has it.
-    """
-    try:
-        fcntl.flock(descriptor, how)
-    except OSError as error:
-        if isinstance(error, BlockingIOError):
-            raise
 
 
 def _unwritable(folder: Path, error: OSError) -> CannotWriteError:

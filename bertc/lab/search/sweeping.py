@@ -45,7 +45,7 @@ def sweep(
     store, draws = open_store(folder, goal, facts), Drawing(where, trials)
     if draws.grid is not None:
         say(f"a grid: each of {len(draws.grid):,} points has one trial")
-    task = Search(draws, goal, text, prune == HALVING, limits)
+    task = Search(draws, goal, text, limits)
     with reading_store(folder):
         search(task, store, say)
     with reading_store(folder):

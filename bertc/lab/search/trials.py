@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import isnan
 from typing import Any
 
 import bertc
@@ -29,7 +28,6 @@ class Search:
     drawing: Drawing
     goal: Goal
     spec_text: str
-    halving: bool
     most: Mapping[str, float]
 
 
@@ -105,21 +103,8 @@ class _Trial:
         for number, value in enumerate(values, 1):
             if number not in known:
                 self.trial.report(value, number)
-        self.pruned = self.task.halving and self._is_behind(len(values))
+        self.pruned = self.trial.should_prune()
         return not self.pruned and not _spent(self.task, self.store)
-
-    def _is_behind(self, evaluation: int) -> bool:
-        """True at evaluation 1, 2, 4, ... if half of the trials that came as far are better.
-
-        It follows from the scores alone: a search that was killed here finds the same again.
-        """
-        if not evaluation or evaluation & (evaluation - 1):
-            return False
-        seen = [trial.intermediate_values for trial in self.store.trials]
-        scores = [values[evaluation] for values in seen if evaluation in values]
-        numbers = [score for score in scores if not isnan(score)]
-        better = sorted(numbers, reverse=self.task.goal.more_is_better)[: max(1, len(scores) // 2)]
-        return seen[self.trial.number][evaluation] not in better
 
     def _values(self) -> list[float]:
         begun = RunFolder(self.path).holds_a_run

@@ -1,7 +1,7 @@
 """``bertc watch``: a run as it is shown, in the terminal, until it ends."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bertc import Resolved
-from bertc.lab.results.curves import FlopsUntil
+from bertc.lab.results.curves import flops_until
 from bertc.lab.results.figures import LineFigures, figures
 from bertc.lab.results.state import last_sign, state_of
 from bertc.lab_api import RunFolder, escaped, shown_figures, units
@@ -38,30 +38,31 @@ class RunView:
     """A run at a moment. ``seconds_left`` is by FLOPs and the present speed; None if unknown."""
 
     folder: Path
-    name: str
     state: str
-    stage: str
     step: int
     steps: int
     points: Sequence[LineFigures]
-    latest: Mapping[str, float]
     seconds: float
     seconds_left: float | None
     silent_seconds: float
-    evaluation: LineFigures | None
 
     @property
     def over(self) -> bool:
         """True if nothing more will come."""
         return self.state != "training"
 
+    def last(self, kind: str) -> LineFigures | None:
+        """The last line of training, or of an evaluation; None before the first."""
+        return next((point for point in reversed(self.points) if point.kind == kind), None)
+
     def line(self) -> str:
         """The run in one line, for logs and pipes."""
         parts = [f"{self.state}, step {self.step:,} of {self.steps:,}"]
-        parts += [f"stage {escaped(self.stage)}"] if self.stage else []
+        parts += [f"stage {escaped(point.stage)}" for point in self.points[-1:]]
+        values = latest.values if (latest := self.last("train")) else {}
         for title, name, form in LATEST:
-            if name in self.latest:
-                parts.append(f"{title} {self.latest[name]:{form}}")
+            if name in values:
+                parts.append(f"{title} {values[name]:{form}}")
         parts += [f"{units.duration_text(self.seconds)} so far"] if self.seconds else []
         if self.seconds_left is not None and not self.over:
             parts.append(f"about {units.duration_text(self.seconds_left)} left")
@@ -71,17 +72,17 @@ class RunView:
 
     def evaluation_line(self) -> str:
         """The last evaluation in one line; "" before the first."""
-        if self.evaluation is None:
+        if not (evaluation := self.last("eval")):
             return ""
-        values = self.evaluation.values
+        values = evaluation.values
         names = [name for name in shown_figures(values) if name != "eval/unigram_loss"]
         figures = (f"{escaped(n.removeprefix('eval/'))} {values[n]:.4g}" for n in names)
-        return f"evaluation at step {self.evaluation.step:,}: {', '.join(figures)}"
+        return f"evaluation at step {evaluation.step:,}: {', '.join(figures)}"
 
     def picture(self, width: int) -> RenderableType:
         """The run as a screen of ``width`` characters: a bar, and a line a figure."""
-        masked = self.evaluation is not None and "eval/loss_masked" in self.evaluation.values
-        held_out = "eval/loss_masked" if masked else "eval/loss"
+        evaluation, masked = self.last("eval"), "eval/loss_masked"
+        held_out = masked if evaluation and masked in evaluation.values else "eval/loss"
         rows = Table.grid(padding=(0, 1))
         for title, name, style in (
             ("training loss", "train/loss", "cyan"),
@@ -112,18 +113,13 @@ def look(folder: Path) -> RunView:
     """A run as it is now."""
     run = RunFolder(folder)
     resolved, points = run.read_resolved(), [*figures(run.follow())]
-    trained = [point for point in points if point.kind == "train"]
-    evaluations = [point for point in points if point.kind == "eval"]
     step, seconds = (points[-1].step, points[-1].seconds) if points else (0, 0.0)
     if run.saved_step > step and (counted := run.counted_until(run.saved_step)):
         step, seconds = run.saved_step, counted[1]
     return RunView(
-        folder=run.path, name=resolved.name, state=state_of(run, resolved),
-        stage=points[-1].stage if points else "", step=step,
-        steps=resolved.steps_by(step, seconds), points=points,
-        latest=trained[-1].values if trained else {}, seconds=seconds,
+        folder=run.path, state=state_of(run, resolved), step=step,
+        steps=resolved.steps_by(step, seconds), points=points, seconds=seconds,
         seconds_left=_seconds_left(resolved, points), silent_seconds=time.time() - last_sign(run),
-        evaluation=evaluations[-1] if evaluations else None,
     )  # fmt: skip
 
 
@@ -134,13 +130,13 @@ def _seconds_left(resolved: Resolved, points: Sequence[LineFigures]) -> float | 
     if most := resolved.run.most_seconds:
         return max(0.0, most - points[-1].seconds)
     # Of full rows: what is left is a share, and it takes milliseconds.
-    flops = FlopsUntil(resolved, {})
+    flops = flops_until(resolved, {})
     before, last = points[max(0, len(points) - RECENT)], points[-1]
-    done = flops.at(last.step)
-    recently = done - flops.at(before.step)
+    done = flops(last.step)
+    recently = done - flops(before.step)
     if recently <= 0 or last.seconds <= before.seconds:
         return None
-    return (flops.at(resolved.steps) - done) * (last.seconds - before.seconds) / recently
+    return (flops(resolved.steps) - done) * (last.seconds - before.seconds) / recently
 
 
 def show_once(folder: Path, console: Console) -> None:

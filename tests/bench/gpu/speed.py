@@ -94,7 +94,7 @@ def time_transformers(setting: Setting, results: Results, name: str, resolved: R
     """As ``bertc bench --against transformers --compile``; its report is kept whole."""
     compiled, rounds = setting.kind == "cuda", 1 if setting.tiny else 5
     report = bench(resolved, against="transformers", rounds=rounds, compiled=compiled)
-    report.write(results.folder / f"step-{name}.json")
+    (results.folder / f"step-{name}.json").write_text(report.as_json() + "\n")
     fields = report.fields()
     own, *others = fields["contenders"]
     results.put(

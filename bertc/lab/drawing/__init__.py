@@ -1,1 +1,0 @@
-"""Drawings of networks as text and images."""
