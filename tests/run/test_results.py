@@ -360,9 +360,10 @@ def test_curves_and_attempts_of_a_run_with_stages_that_was_resumed(tiny, tmp_pat
     found, tried = curves(folder), RunFolder(folder).read_attempts()
     assert [attempt.step for attempt in tried] == [0, 8]
     assert tried[0].time < tried[1].time
-    points = found.of("train/loss")
-    assert [point.step for point in points] == [3, 6, 9, 12]
-    flops = [point.flops for point in points]
+    steps, losses = found.of("train/loss", "step")
+    assert steps == [3, 6, 9, 12]
+    flops, same = found.of("train/loss", "flops")
+    assert same == losses
     # The update's are not counted.
     assert flops[3] == pytest.approx(estimate(program).flops.train_total, rel=0.01)
     assert flops[1] - flops[0] > 1.2 * (flops[3] - flops[2])  # of longer rows
@@ -380,7 +381,7 @@ def test_flops_of_a_task_are_of_rows_as_long_as_those_that_were_read(tmp_path, g
     printed = estimate(spec)
     assert printed.stages[0].row_tokens == 8
     go(resolve(spec))
-    flops = [point.flops for point in curves(tmp_path / "run").of("train/loss")]
+    flops, _ = curves(tmp_path / "run").of("train/loss", "flops")
     assert flops[1] == 2 * flops[0] == pytest.approx(printed.flops.train_total, rel=0.05)
     (listed,) = list_runs([tmp_path]).runs
     assert listed.flops == flops[1]

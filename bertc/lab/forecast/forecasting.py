@@ -115,7 +115,7 @@ def _train(planned: Planned, path: Path) -> tuple[Rung, float]:
     values, figure = goal.values(lines), goal.figure(lines.names)
     masked = [n for n in lines.names if n.startswith("eval/unigram_loss/") and "_masked" in n]
     guess = masked[0] if "_masked" in figure and masked else "eval/unigram_loss"
-    guesses = [point.values[guess] for point in lines.of(guess)]
+    guesses = lines.of(guess, "step")[1]
     if not values:
         raise UsageError(f"{path} was never evaluated", help="a part of the text is held out")
     parameters, tables = sizes_of(resolved)

@@ -142,7 +142,9 @@ def _lines(panel: Panel, runs: Sequence[RunCurves], most: int) -> Iterator[_Line
         guess = name.startswith(GUESS)
         for number, group in enumerate(groups):
             parts = [
-                (run.name, _evenly(run.curves.of(name), most)) for run in runs if run.group == group
+                (run.name, _evenly([p for p in run.curves.points if name in p.values], most))
+                for run in runs
+                if run.group == group
             ]
             if any(points for _, points in parts) and (alone or not guess):
                 dotted = guess or both and not alone and name.startswith("train")

@@ -4,10 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 from bertc import Resolved
 from bertc.lab.results.figures import LineFigures, figures
 from bertc.lab_api import RunFolder, step_flops
+
+XAxis = Literal["step", "tokens", "seconds", "flops"]
 
 
 @dataclass
@@ -31,9 +34,10 @@ class Curves:
         alike = dict.fromkeys(tuple(point.values) for point in ordered)
         return list(dict.fromkeys(name for names in alike for name in names))
 
-    def of(self, name: str) -> list[MetricsPoint]:
-        """The points that have a figure."""
-        return [point for point in self.points if name in point.values]
+    def of(self, name: str, axis: XAxis) -> tuple[list[float], list[float]]:
+        """The curve of a figure: where along ``axis``, and its values."""
+        there = [point for point in self.points if name in point.values]
+        return [float(getattr(point, axis)) for point in there], [p.values[name] for p in there]
 
 
 def curves(folder: Path) -> Curves:
