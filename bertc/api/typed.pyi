@@ -671,7 +671,7 @@ def post(
 
 
 def pre(
-    eps: Value = ..., *, function: Value = ..., bias: Value = ..., affine: Value = ..., embeddings: Value = ..., first: Value = ..., last: Value = ..., context: Value = ..., inner: Value = ..., after_attention: Value = ...
+    eps: Value = ..., *, function: Value = ..., bias: Value = ..., affine: Value = ..., embeddings: Value = ..., first: Value = ..., last: Value = ..., context: Value = ..., inner: Value = ..., after_attention: Value = ..., after_ffn: Value = ...
 ) -> Words:
     """x + f(norm(x)), with a norm after the last layer (StackingBERT, Megatron BERT)."""
 

@@ -22,7 +22,7 @@ from bertc.run.models.importing import import_model
 from bertc.run.models.loading import load
 from bertc.run.models.runs import export_run, import_run
 from bertc.text.vocab.vocabulary import vocabulary_of
-from tests.hub.hf_models import DECODER, case, respell
+from tests.hub.hf_models import DECODER, GEMMA, case, respell
 from tests.hub.test_round_trip import close, encoded, inputs, mlm_logits
 from tests.hub.test_tokenizers import ODD, rows
 
@@ -75,9 +75,9 @@ def test_ids_are_those_of_transformers_with_the_ends_that_a_tokenizer_puts(of, t
 
 
 NETWORKS = [
-    case("Qwen3ForCausalLM", DECODER),
-    case("MistralForCausalLM", DECODER, sliding_window=4),
-]
+    case("Qwen3ForCausalLM", DECODER), case("MistralForCausalLM", DECODER, sliding_window=4),
+    case("Gemma3ForCausalLM", GEMMA, use_bidirectional_attention=True),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("chosen", NETWORKS, ids=str)
@@ -193,6 +193,11 @@ SIZES: dict[str, dict[str, Any]] = {
         "vocab_size": 128_256, "tie_word_embeddings": True,
     },
     "Mistral-7B": {"model_type": "mistral"},
+    "EmbeddingGemma-300M": {
+        "model_type": "gemma3_text", "hidden_size": 768, "num_hidden_layers": 24, "head_dim": 256,
+        "num_attention_heads": 3, "num_key_value_heads": 1, "intermediate_size": 1152,
+        "vocab_size": 262_144, "sliding_window": 512, "use_bidirectional_attention": True,
+    },
 }  # fmt: skip
 
 
@@ -213,6 +218,11 @@ def test_what_is_not_computed_is_refused_by_name(tmp_path):
         {"rope_parameters": scaled}, {"rope_scaling": scaled},
         {"model_type": "mistral", "sliding_window": 8, "is_causal": False},
         {"model_type": "qwen3", "use_sliding_window": True},
+        {
+            "model_type": "gemma3_text", "query_pre_attn_scalar": 8,
+            "final_logit_softcapping": 30.0,
+        },
+        {"model_type": "gemma3_text", "query_pre_attn_scalar": 9},
         {"model_type": "qwen3_moe"},
     ):  # fmt: skip
         path = respell(tmp_path, **{"model_type": "llama", **settings})

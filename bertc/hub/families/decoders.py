@@ -4,7 +4,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bertc.hub.families.config import NO_CLASS, PadId, Single, Tokens, VocabularySize
+from bertc.hub.families.config import (
+    NO_CLASS,
+    PadId,
+    Single,
+    Tokens,
+    VocabularySize,
+)
 from bertc.hub.families.eurobert import BODY
 from bertc.hub.families.family import (
     Candidate,
@@ -133,26 +139,27 @@ class HfMistral(HfDecoder):
         return super().values(encoder, tokens) | {"sliding_window": window}
 
 
-def _obstacle(candidate: Candidate) -> Obstacle | None:
+def obstacle_of(candidate: Candidate, both_ways: bool = False) -> Obstacle | None:
     """The first thing that no class of decoders has: a pooler, rows or windows otherwise."""
     encoder = candidate.encoder
     if encoder.pooler:
         return Obstacle(f"pooler={str(encoder.pooler).lower()}", "it has none", "pooler=false")
     if encoder.causal:
         return None
-    if encoder.attention.kind == "local":
+    if encoder.attention.kind == "local" and not both_ways:
         return Obstacle("causal=false", "its windows are of earlier tokens")
     rows = any(term.objective.states.pooled for term in candidate.resolved.terms())
     return Obstacle("causal=false", SCORES_LAST) if rows else None
 
 
-def _classes(title: str) -> tuple[HfClass, ...]:
-    scores = f"{title}ForCausalLM"  # as clm learns them, or mntp
-    return hf_class(scores, "clm"), hf_class(scores, "mlm"), hf_class(f"{title}Model")
+def decoder_classes(title: str, kind: str = "") -> tuple[HfClass, ...]:
+    """The class of a head, as clm learns it or mntp, and of the network alone."""
+    scores = f"{title}ForCausalLM"
+    return hf_class(scores, "clm"), hf_class(scores, "mlm"), hf_class(f"{title}{kind}Model")
 
 
-def _tasks(title: str) -> TaskHeads:
-    # The class for rows has no dropout, and no file a setting of it.
+def decoder_tasks(title: str) -> TaskHeads:
+    """Task classes; that for rows has no dropout, and no file a setting of it."""
     rows, unnamed = f"{title}ForSequenceClassification", "hidden_dropout"
     of_rows = TaskClass(rows, "score", "unread", dropout=unnamed)
     of_tokens = TaskClass(f"{title}ForTokenClassification", "score", "unread")
@@ -160,19 +167,20 @@ def _tasks(title: str) -> TaskHeads:
     return TaskHeads((of_rows, of_tokens), "classifier_dropout", default=0.1, otherwise=none)
 
 
-def _decoder(title: str, config: type[HfDecoder], claims: Any, **names: str) -> Family:
+def decoder(title: str, config: type[HfDecoder], claims: Any, **names: str) -> Family:
+    """A family of Llama's blocks, with further ``names`` of weights."""
     return Family(
         title=title,
         config=config,
         prefix="model",
         names={**BODY, **names, "heads.clm": "lm_head", "heads.mlm": "lm_head"},
         copies={"lm_head.weight": "embed_tokens.weight"},
-        classes=_classes(title),
-        tasks=_tasks(title),
+        classes=decoder_classes(title),
+        tasks=decoder_tasks(title),
         claims=claims,
         recipe="bert",
         vocabulary=ByteBpe,
-        obstacle=_obstacle,
+        obstacle=obstacle_of,
     )
 
 
@@ -182,22 +190,23 @@ def _is_llama(candidate: Candidate) -> bool:
     return encoder.causal and encoder.positions.kind == "rotary" and encoder.norm.function == "rms"
 
 
-QWEN3 = _decoder(
+QUERY_KEY = {
+    f"encoder.attention.{{n}}.{part}_norm": f"layers.{{n}}.self_attn.{part[0]}_norm"
+    for part in ("query", "key")
+}
+QWEN3 = decoder(
     "Qwen3",
     HfQwen3,
     lambda c: (
         c.encoder.positions.kind == "rotary" and getattr(c.encoder.attention, "norm", "") == "rms"
     ),
-    **{
-        f"encoder.attention.{{n}}.{part}_norm": f"layers.{{n}}.self_attn.{part[0]}_norm"
-        for part in ("query", "key")
-    },
+    **QUERY_KEY,
 )
-MISTRAL = _decoder(
+MISTRAL = decoder(
     "Mistral",
     HfMistral,
     lambda c: (
         "mistral" in c.systems or (_is_llama(c) and isinstance(c.encoder.attention, LocalAttention))
     ),
 )
-LLAMA = _decoder("Llama", HfLlama, lambda c: "llama" in c.systems or _is_llama(c))
+LLAMA = decoder("Llama", HfLlama, lambda c: "llama" in c.systems or _is_llama(c))
