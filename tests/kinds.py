@@ -221,7 +221,7 @@ NETWORKS: dict[str, dict[str, str]] = {
         "regress": 'task=regress("score.train.tsv", "score.dev.tsv")',
         "choose": f'task=choose({CHOICES}, choices=["a", "b", "c"])',
         "read": 'task=read("read.train.tsv", "read.dev.tsv")',
-        "embed": f"{EMBED}, negative=b)",
+        "embed": f"{EMBED}, negative=b, dense=[20, 12], pooling=last)",
         "rerank": f"task=rerank({CHOICES}, text=question, positive=a, negative=b)",
     },
 }  # fmt: skip

@@ -4,23 +4,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bertc.hub.families.config import (
-    NO_CLASS,
-    PadId,
-    Single,
-    Tokens,
-    VocabularySize,
-)
+from bertc.hub.families import config, family
+from bertc.hub.families.config import PadId, Single, Tokens, VocabularySize
 from bertc.hub.families.eurobert import BODY
-from bertc.hub.families.family import (
-    Candidate,
-    Family,
-    HfClass,
-    Obstacle,
-    TaskClass,
-    TaskHeads,
-    hf_class,
-)
+from bertc.hub.families.family import Candidate, Family, Obstacle
 from bertc.hub.families.rotary_like import HfGrouped
 from bertc.ir.base import Width
 from bertc.ir.learning.objective import Clm, Mntp, Pretraining
@@ -42,6 +29,10 @@ class HfDecoder(HfGrouped):
     copied = frozenset({"max_position_embeddings"})
 
     is_causal: bool = True
+    vocab_size: VocabularySize = 32_000
+    hidden_size: Width = 4096
+    num_hidden_layers: int = 32
+    num_attention_heads: int = 32
     pad_token_id: PadId | None = None
 
     @property
@@ -60,8 +51,9 @@ class HfDecoder(HfGrouped):
 
     @classmethod
     def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+        ends = {"bos_token_id": tokens.bos, "eos_token_id": tokens.eos}
         causal = {} if encoder.causal else {"is_causal": False}
-        return super().values(encoder, tokens) | causal
+        return super().values(encoder, tokens) | ends | causal
 
 
 class HfQwen3(HfDecoder):
@@ -73,10 +65,7 @@ class HfQwen3(HfDecoder):
 
     model_type: Literal["qwen3"] = "qwen3"
     vocab_size: VocabularySize = 151_936
-    hidden_size: Width = 4096
     intermediate_size: Width = 22_016
-    num_hidden_layers: int = 32
-    num_attention_heads: int = 32
     head_dim: Width = 128
     max_position_embeddings: Width = 32_768
     layer_types: list[Literal["full_attention"]] | None = None
@@ -91,11 +80,7 @@ class HfLlama(HfDecoder):
     ignored = frozenset({"pretraining_tp"})
 
     model_type: Literal["llama"] = "llama"
-    vocab_size: VocabularySize = 32_000
-    hidden_size: Width = 4096
     intermediate_size: Width = 11_008
-    num_hidden_layers: int = 32
-    num_attention_heads: int = 32
     max_position_embeddings: Width = 2048
 
 
@@ -105,11 +90,7 @@ class HfMistral(HfDecoder):
     missing = HfDecoder.missing | {"mlp_bias", "attention_bias"}
 
     model_type: Literal["mistral"] = "mistral"
-    vocab_size: VocabularySize = 32_000
-    hidden_size: Width = 4096
     intermediate_size: Width = 14_336
-    num_hidden_layers: int = 32
-    num_attention_heads: int = 32
     num_key_value_heads: int | None = 8
     max_position_embeddings: Width = 131_072
     sliding_window: Annotated[int, Field(ge=2, le=500_000)] | None = 4096
@@ -118,7 +99,7 @@ class HfMistral(HfDecoder):
     def _windows_look_back(self) -> Self:
         if self.sliding_window and not self.is_causal:
             message = f"is_causal = false, sliding_window = {self.sliding_window}"
-            raise ValueError(message, NO_CLASS)
+            raise ValueError(message, config.NO_CLASS)
         return self
 
     def _attention(self, kv_heads: int) -> FullAttention | LocalAttention:
@@ -152,36 +133,29 @@ def obstacle_of(candidate: Candidate, both_ways: bool = False) -> Obstacle | Non
     return Obstacle("causal=false", SCORES_LAST) if rows else None
 
 
-def decoder_classes(title: str, kind: str = "") -> tuple[HfClass, ...]:
+def decoder_classes(title: str, kind: str = "") -> tuple[family.HfClass, ...]:
     """The class of a head, as clm learns it or mntp, and of the network alone."""
-    scores = f"{title}ForCausalLM"
-    return hf_class(scores, "clm"), hf_class(scores, "mlm"), hf_class(f"{title}{kind}Model")
+    scores, alone = f"{title}ForCausalLM", family.hf_class(f"{title}{kind}Model")
+    return *(family.hf_class(scores, head) for head in ("clm", "mlm")), alone
 
 
-def decoder_tasks(title: str) -> TaskHeads:
+def decoder_tasks(title: str, classes: int = 2) -> family.TaskHeads:
     """Task classes; that for rows has no dropout, and no file a setting of it."""
     rows, unnamed = f"{title}ForSequenceClassification", "hidden_dropout"
-    of_rows = TaskClass(rows, "score", "unread", dropout=unnamed)
-    of_tokens = TaskClass(f"{title}ForTokenClassification", "score", "unread")
-    none = f"{title} has no class for choices, and that for spans has other names"
-    return TaskHeads((of_rows, of_tokens), "classifier_dropout", default=0.1, otherwise=none)
+    of_rows = family.TaskClass(rows, "score", "unread", dropout=unnamed)
+    of_tokens = family.TaskClass(f"{title}ForTokenClassification", "score", "unread")
+    known, none = (of_rows, of_tokens)[:classes], f"{title} has no class for it that is read"
+    return family.TaskHeads(known, "classifier_dropout", default=0.1, otherwise=none)
 
 
-def decoder(title: str, config: type[HfDecoder], claims: Any, **names: str) -> Family:
+def decoder(title: str, settings: type[HfDecoder], claims: Any, **names: str) -> Family:
     """A family of Llama's blocks, with further ``names`` of weights."""
     return Family(
-        title=title,
-        config=config,
-        prefix="model",
+        title=title, config=settings, prefix="model", classes=decoder_classes(title),
         names={**BODY, **names, "heads.clm": "lm_head", "heads.mlm": "lm_head"},
-        copies={"lm_head.weight": "embed_tokens.weight"},
-        classes=decoder_classes(title),
-        tasks=decoder_tasks(title),
-        claims=claims,
-        recipe="bert",
-        vocabulary=ByteBpe,
-        obstacle=obstacle_of,
-    )
+        copies={"lm_head.weight": "embed_tokens.weight"}, tasks=decoder_tasks(title),
+        claims=claims, recipe="bert", vocabulary=ByteBpe, obstacle=obstacle_of,
+    )  # fmt: skip
 
 
 def _is_llama(candidate: Candidate) -> bool:

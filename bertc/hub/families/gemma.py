@@ -6,23 +6,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bertc.hub.families.config import (
-    ACTIVATIONS,
-    ROPE,
-    Layers,
-    PadId,
-    Single,
-    Tokens,
-    VocabularySize,
-)
-from bertc.hub.families.decoders import (
-    QUERY_KEY,
-    HfDecoder,
-    decoder,
-    decoder_classes,
-    decoder_tasks,
-    obstacle_of,
-)
+from bertc.hub.families import config, decoders
+from bertc.hub.families.config import PadId, Single, Tokens, VocabularySize
 from bertc.hub.families.family import Reshape
 from bertc.hub.families.modernbert import GLOBAL, LOCAL, LayerKind
 from bertc.hub.families.rotary_like import UNSCALED, GateActivation, Rope
@@ -35,21 +20,21 @@ from bertc.ir.network.positions import RotaryPositions, Theta
 from bertc.ir.network.table import WholeTable
 
 
-class HfGemma3(HfDecoder):
+class HfGemma3(decoders.HfDecoder):
     """Gemma3TextConfig; ``is_causal`` is the opposite of its ``use_bidirectional_attention``.
 
     Of tokens on both sides a window has ``sliding_window`` / 2 on each (modeling_gemma3.py).
     """
 
     spelling = {
-        **HfDecoder.spelling,
+        **decoders.HfDecoder.spelling,
         "hidden_activation": "hidden_act",
         "use_bidirectional_attention": "is_causal",
     }
-    missing = HfDecoder.missing | {"mlp_bias", "hidden_act", "is_causal"}
+    missing = decoders.HfDecoder.missing | {"mlp_bias", "hidden_act", "is_causal"}
     only = {
         "is_causal": Single(True, "use_bidirectional_attention says so"),
-        **{name: single for name, single in ROPE.items() if name == "rope_scaling"},
+        **{name: single for name, single in config.ROPE.items() if name == "rope_scaling"},
         **dict.fromkeys(
             ("final_logit_softcapping", "attn_logit_softcapping"), Single(None, "scores have a cap")
         ),
@@ -69,7 +54,7 @@ class HfGemma3(HfDecoder):
     tie_word_embeddings: bool = True
     query_pre_attn_scalar: int = 256
     sliding_window: Annotated[int, Field(ge=2, le=500_000)] = 4096
-    sliding_window_pattern: Layers = 6
+    sliding_window_pattern: config.Layers = 6
     layer_types: list[LayerKind] | None = None
     rope_parameters: dict[LayerKind, Rope | None] | None = UNSCALED  # type: ignore[assignment]
     rope_theta: Theta = 1_000_000.0
@@ -129,7 +114,7 @@ class HfGemma3(HfDecoder):
         gate = encoder.ffn.gate_activation if isinstance(encoder.ffn, Glu) else "gelu"
         return {
             **super().values(encoder, tokens), **width, "is_causal": not encoder.causal,
-            "hidden_act": ACTIVATIONS[gate], "layer_types": kinds,
+            "hidden_act": config.ACTIVATIONS[gate], "layer_types": kinds,
             "rope_parameters": {GLOBAL: far, LOCAL: near},
             "query_pre_attn_scalar": encoder.layers[0].head_dim,
         }  # fmt: skip
@@ -141,13 +126,13 @@ def _from_one(module: str) -> bool:
 
 
 GEMMA3 = replace(
-    decoder(
+    decoders.decoder(
         "Gemma3",
         HfGemma3,
         lambda c: (
             c.encoder.positions.kind == "rotary" and getattr(c.encoder.norm, "after_ffn", False)
         ),
-        **QUERY_KEY,
+        **decoders.QUERY_KEY,
         **{
             f"encoder.{part}.{{n}}.{ours}": f"layers.{{n}}.{theirs}_layernorm"
             for part, ours, theirs in (
@@ -157,9 +142,9 @@ GEMMA3 = replace(
             )
         },
     ),
-    classes=decoder_classes("Gemma3", "Text"),
-    tasks=decoder_tasks("Gemma3Text"),
-    obstacle=partial(obstacle_of, both_ways=True),
+    classes=decoders.decoder_classes("Gemma3", "Text"),
+    tasks=decoders.decoder_tasks("Gemma3Text", classes=1),
+    obstacle=partial(decoders.obstacle_of, both_ways=True),
     reshape=Reshape(
         out=lambda encoder, name, tensor: tensor - 1 if _from_one(name) else tensor,
         back=lambda name, tensor, shape: tensor + 1 if _from_one(name) else tensor,
