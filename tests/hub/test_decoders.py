@@ -16,7 +16,7 @@ import bertc
 from bertc.api import findings
 from bertc.base.diagnostics import DataError, SpecError
 from bertc.check.facts.networks import program_of
-from bertc.hub.families import family_named
+from bertc.hub.families import family_for, family_named
 from bertc.hub.keys import keys
 from bertc.ir.program import model_weights
 from bertc.run.beginning.init_from import source_of
@@ -252,6 +252,15 @@ def test_networks_have_as_many_weights_as_those_of_transformers(name, tmp_path):
         model = transformers.AutoModelForCausalLM.from_config(config)
     found = program_of(tmp_path)
     assert sum(w.numel for w in model_weights(found)) == sum(p.numel() for p in model.parameters())
+
+
+@pytest.mark.parametrize(("name", "layout", "maps"), [
+    ("qwen3-embedding-0.6b", "qwen3", 0), ("embeddinggemma-300m", "gemma3_text", 4_718_592),
+])  # fmt: skip
+def test_presets_have_as_many_weights_as_the_releases_and_their_layouts(name, layout, maps):
+    resolved, published = bertc.resolve(name), {"qwen3": 595_776_512, "gemma3_text": 302_863_104}
+    assert sum(w.numel for w in model_weights(resolved)) == published[layout] + maps
+    assert family_for(resolved, pad=0).model_type == layout
 
 
 def test_what_is_not_computed_is_refused_by_name(tmp_path):

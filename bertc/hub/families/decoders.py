@@ -17,8 +17,6 @@ from bertc.ir.network.head import LinearHead
 from bertc.ir.network.positions import RotaryPositions
 from bertc.ir.vocabulary import ByteBpe
 
-SCORES_LAST = "its class for rows scores the state of their last token"
-
 
 class HfDecoder(HfGrouped):
     """Settings of decoders; ``is_causal=false`` lets tokens attend to all others.
@@ -130,7 +128,7 @@ def obstacle_of(candidate: Candidate, both_ways: bool = False) -> Obstacle | Non
     if encoder.attention.kind == "local" and not both_ways:
         return Obstacle("causal=false", "its windows are of earlier tokens")
     rows = any(term.objective.states.pooled for term in candidate.resolved.terms())
-    return Obstacle("causal=false", SCORES_LAST) if rows else None
+    return Obstacle("causal=false", "its class scores the last token of a row") if rows else None
 
 
 def decoder_classes(title: str, kind: str = "") -> tuple[family.HfClass, ...]:

@@ -107,17 +107,13 @@ class HfGrouped(HfTurned):
     tie_word_embeddings: bool = False
 
     def settings(self) -> dict[str, Any]:
+        fewer = self.num_key_value_heads or self.num_attention_heads
         return super().settings() | {
             "norm": norm.PreNorm(eps=self.layer_norm_eps, function="rms"),
-            "attention": self._attention(self._fewer()),
+            "attention": self._attention(0 if fewer == self.num_attention_heads else fewer),
             "dropout": layer.Dropout(hidden=0, attention=self.attention_probs_dropout_prob),
             "head": LinearHead(bias=self.mlp_bias, tied=self.tie_word_embeddings),
         }
-
-    def _fewer(self) -> int:
-        """Heads of keys if they are fewer, else 0."""
-        key_heads = self.num_key_value_heads or self.num_attention_heads
-        return 0 if key_heads == self.num_attention_heads else key_heads
 
     def _attention(self, kv_heads: int) -> FullAttention | LocalAttention:
         return FullAttention(kv_heads=kv_heads, bias=self.attention_bias)
