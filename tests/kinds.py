@@ -108,7 +108,8 @@ NETWORKS: dict[str, dict[str, str]] = {
         "own": "optimizer=adamw(schedule=own('own_parts.py:Cosine'))"},
     "attention": {
         "full": "attention=full(norm=rms)",
-        "local": "attention=local(4, norm=layer, over=width) norm=pre(last=unbiased)",
+        "local": "attention=local(4, norm=layer, over=width) norm=pre(last=unbiased, "
+        "after_ffn=true)",
         "relative": "attention=relative positions=none",
         "disentangled": "attention=disentangled(4, 4) positions=none",
         "own": "attention=own('own_parts.py:Convolution', full_every=2)",
@@ -220,7 +221,7 @@ NETWORKS: dict[str, dict[str, str]] = {
         "regress": 'task=regress("score.train.tsv", "score.dev.tsv")',
         "choose": f'task=choose({CHOICES}, choices=["a", "b", "c"])',
         "read": 'task=read("read.train.tsv", "read.dev.tsv")',
-        "embed": f"{EMBED}, negative=b)",
+        "embed": f"{EMBED}, negative=b, dense=[20, 12], pooling=last)",
         "rerank": f"task=rerank({CHOICES}, text=question, positive=a, negative=b)",
     },
 }  # fmt: skip

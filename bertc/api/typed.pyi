@@ -353,7 +353,7 @@ def ema(
 
 
 def embed(
-    train: Value = ..., dev: Value = ..., test: Value = ..., *, dropout: Value = ..., examples: Value = ..., dev_examples: Value = ..., name: Value = ..., text: Value = ..., positive: Value = ..., negative: Value = ..., negatives: Value = ..., score: Value = ..., loss: Value = ..., sts: Value = ..., corpus: Value = ..., queries: Value = ..., relevant: Value = ..., pooling: Value = ..., similarity: Value = ..., normalise: Value = ..., prompt: Value = ..., query_prompt: Value = ..., passage_prompt: Value = ..., longest: Value = ..., widths: Value = ..., mlp: Value = ..., temperature: Value = ..., both: Value = ...
+    train: Value = ..., dev: Value = ..., test: Value = ..., *, dropout: Value = ..., examples: Value = ..., dev_examples: Value = ..., name: Value = ..., text: Value = ..., positive: Value = ..., negative: Value = ..., negatives: Value = ..., score: Value = ..., loss: Value = ..., sts: Value = ..., corpus: Value = ..., queries: Value = ..., relevant: Value = ..., pooling: Value = ..., similarity: Value = ..., normalise: Value = ..., prompt: Value = ..., query_prompt: Value = ..., passage_prompt: Value = ..., longest: Value = ..., widths: Value = ..., mlp: Value = ..., dense: Value = ..., temperature: Value = ..., both: Value = ...
 ) -> Words:
     """A vector for each text, of texts alike near each other."""
 
@@ -671,7 +671,7 @@ def post(
 
 
 def pre(
-    eps: Value = ..., *, function: Value = ..., bias: Value = ..., affine: Value = ..., embeddings: Value = ..., first: Value = ..., last: Value = ..., context: Value = ..., inner: Value = ..., after_attention: Value = ...
+    eps: Value = ..., *, function: Value = ..., bias: Value = ..., affine: Value = ..., embeddings: Value = ..., first: Value = ..., last: Value = ..., context: Value = ..., inner: Value = ..., after_attention: Value = ..., after_ffn: Value = ...
 ) -> Words:
     """x + f(norm(x)), with a norm after the last layer (StackingBERT, Megatron BERT)."""
 

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ from bertc.base.diagnostics import DataError
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, is_taken
 from bertc.base.storage.plain_file import parse_json, read_bytes, read_json, shown
+from bertc.hub import token_vectors as late
 from bertc.hub.folders import ENCODER, MODULES, RESOLVED, SENTENCES, SETTINGS, read_network
-from bertc.hub.token_vectors import CHAINS, DENSE, LENGTHS, of_tokens, pylate_settings, refusal
 from bertc.ir.base import Node
 from bertc.ir.changing.growth import TEACHER, FromOther
 from bertc.ir.learning import Embed, Term, TextKind
@@ -23,10 +24,11 @@ from bertc.text.tokenizers.reading import network_folder, tokenizer_folder
 
 LONGEST_TEXT = 1 << 14
 """Maximum tokens of a text if positions set no limit."""
-OF_TASKS = ("pooling", "normalise", "longest", "prompt")
+OF_TASKS = ("pooling", "dense", "normalise", "longest", "prompt")
 """Arguments of a task that embeds."""
 _MOST_BYTES, _UNLIMITED = 2**20, 10**6
 _KINDS = ("Transformer", "Pooling", "Normalize")
+_MAPPED = tuple((*_KINDS[:2], *("Dense",) * number, "Normalize") for number in range(1, 5))
 _PACKAGE = "sentence_transformers"
 _PACKAGES = (_PACKAGE, "pylate")
 MODES: dict[OneVector, str] = {
@@ -58,6 +60,7 @@ class Sentences:
     """
 
     pooling: Pooling = "mean"
+    dense: tuple[int, ...] = ()
     normalise: bool = False
     longest: int = 0
     prompt: str = ""
@@ -115,7 +118,8 @@ class Sentences:
     def __str__(self) -> str:
         if isinstance(self.pooling, TokenVectors):
             return f"vectors of {self.pooling.width} numbers for each token, compared by MaxSim"
-        return f"pooling {self.pooling}" + (", normalised" if self.normalise else "")
+        maps = f", maps to {' and '.join(map(str, self.dense))}" if self.dense else ""
+        return f"pooling {self.pooling}{maps}" + (", normalised" if self.normalise else "")
 
 
 def vectors_of(folder: Path, resolved: Resolved | None) -> Sentences | None:
@@ -170,12 +174,16 @@ def _files(sentences: Sentences, encoder: Body) -> dict[str, bytes]:
     settings: dict[str, Any] = {"prompts": prompts, "default_prompt_name": default}
     pooling = sentences.pooling
     if isinstance(pooling, TokenVectors):
-        places, kinds = ["", DENSE], [f"{_PACKAGE}.models.Transformer", "pylate.models.Dense.Dense"]
-        module, more = pylate_settings(pooling, longest, encoder)
+        places, kinds = (
+            ["", late.DENSE],
+            [f"{_PACKAGE}.models.Transformer", "pylate.models.Dense.Dense"],
+        )
+        module, more = late.pylate_settings(pooling, longest, encoder)
         settings |= more
     else:
-        places = ["", "1_Pooling", *(["2_Normalize"] if sentences.normalise else [])]
-        kinds = [f"{_PACKAGE}.models.{kind}" for kind in _KINDS[: len(places)]]
+        ends = ["Dense"] * len(sentences.dense) + ["Normalize"] * sentences.normalise
+        places = ["", "1_Pooling", *(f"{n}_{kind}" for n, kind in enumerate(ends, 2))]
+        kinds = [f"{_PACKAGE}.models.{kind}" for kind in (*_KINDS[:2], *ends)]
         modes = {f"{_OLD_MODE}{name}": kind == pooling for kind, name in MODES.items()}
         module = {"word_embedding_dimension": encoder.hidden, **modes}
         settings["similarity_fn_name"] = sentences.similarity
@@ -184,6 +192,10 @@ def _files(sentences: Sentences, encoder: Body) -> dict[str, bytes]:
     return {
         MODULES: _json(modules),
         f"{places[1]}/config.json": _json(module),
+        **{
+            f"{n}_Dense/config.json": _json(late.dense_settings(*widths))
+            for n, widths in enumerate(pairwise((encoder.hidden, *sentences.dense)), 2)
+        },
         ENCODER: _json({"max_seq_length": longest, "do_lower_case": False}),
         SETTINGS: _json(settings),
     }
@@ -214,16 +226,20 @@ def _read(folder: Path, tokenizer: Path) -> Sentences:
     words = read_json(file, _MOST_BYTES) if is_file(file) else {}
     lowered = {"do_lower_case": (*_NOTHING, words.get("do_lower_case") is True)}
     of_modules = {kind: files.get(name, {}) for kind, name in zip(kinds[1:], configs, strict=True)}
-    read = of_tokens if kinds in CHAINS else _of_one
+    read = late.of_tokens if kinds in late.CHAINS else _of_one
     obstacle, way, longest = read(settings, encoder, of_modules)
+    maps = [files.get(f"{path}/config.json", {}) for path in paths if path.endswith("_Dense")]
+    dense, refused = late.widths_of(maps if "Pooling" in kinds else ())
     prompts = settings.get("prompts") or {}
     texts = prompts.values() if isinstance(prompts, dict) else [0]
     are_texts = all(isinstance(text, str | None) for text in texts)
     obstacles = (
         no_modules,
         "no configuration of their pooling" * (not {*configs[:1]} <= files.keys()),
-        obstacle,
-        refusal({**encoder, **dict.fromkeys(LENGTHS), "model_args": arguments}, _ENCODER | lowered),
+        obstacle or refused,
+        late.refusal(
+            {**encoder, **dict.fromkeys(late.LENGTHS), "model_args": arguments}, _ENCODER | lowered
+        ),
         "" if are_texts else f"prompts = {shown(prompts)}",
     )
     obstacle = next(filter(None, obstacles), "")
@@ -232,6 +248,7 @@ def _read(folder: Path, tokenizer: Path) -> Sentences:
     of_one = way in MODES
     return Sentences(
         pooling=way or "mean", normalise="Normalize" in kinds and of_one,
+        dense=() if obstacle else dense,
         longest=longest if isinstance(longest, int) and 0 < longest < _UNLIMITED else 0,
         prompt=named.get(str(settings.get("default_prompt_name")), ""), prompts=named,
         similarity=str(of_one and settings.get("similarity_fn_name") or "cosine"),
@@ -251,7 +268,7 @@ def _of_one(
     modes = ["last" if name == MODES["last"] else name for name in modes]
     known = next((kind for kind in MODES if modes == [kind]), None)
     unknown = "" if known else f"pooling {shown(modes if len(modes) != 1 else modes[0])}"
-    obstacles = (refusal(pooling, _POOLING), unknown, refusal(settings, _SETTINGS))
+    obstacles = (late.refusal(pooling, _POOLING), unknown, late.refusal(settings, _SETTINGS))
     return next(filter(None, obstacles), ""), known, encoder.get("max_seq_length")
 
 
@@ -266,8 +283,9 @@ def _modules(folder: Path, content: bytes) -> tuple[tuple[str, ...], list[str], 
         module = entry if isinstance(entry, dict) else {}
         kind, path = str(module.get("type")), str(module.get("path"))
         kinds = (*kinds, kind.rpartition(".")[2])
-        begins = any(chain[: len(kinds)] == kinds for chain in (_KINDS, *CHAINS))
-        safe = path == DENSE if kinds[-1] == "Dense" else re.fullmatch(r"[\w-]+", path)
+        begins = any(chain[: len(kinds)] == kinds for chain in (_KINDS, *_MAPPED, *late.CHAINS))
+        at = f"{number}_Dense"
+        safe = path == at if kinds[-1] == "Dense" else re.fullmatch(r"[\w-]+", path)
         safe = safe if number else not path
         known = kind.partition(".")[0] in _PACKAGES
         if not begins or not known or not safe:

@@ -1,7 +1,7 @@
 """Folders of token vectors: PyLate's is written, that of sentence-transformers 6 is read too."""
 
 import string
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,14 +17,19 @@ DENSE = "1_Dense"
 MAP_FILE = f"{DENSE}/model.safetensors"
 MAP, MAP_THERE = f"heads.{TOKENS_HEAD}.0.weight", "linear.weight"
 """The name of the weights of the map, and that in its file."""
+OF_POOLED = {
+    "bias": (False,), "activation_function": ("torch.nn.modules.linear.Identity",),
+    "use_residual": (False,), "module_input_name": ("sentence_embedding",),
+    "module_output_name": (None, "sentence_embedding"),
+}  # fmt: skip
+"""Values that are computed of a map of pooled states."""
 LENGTHS = ("max_seq_length", "query_length", "document_length", "query_expansion")
 """Settings of an encoder that say how long texts are."""
-_IDENTITY, _STATES = "torch.nn.modules.linear.Identity", ("token_embeddings",)
+_STATES = ("token_embeddings",)
 _SKIPPED: dict[str, tuple[Any, ...]] = {"skiplist_words": (None, [], [*string.punctuation])}
 _ONLY: dict[str, Mapping[str, tuple[Any, ...]]] = {
     "Dense": {
-        "bias": (False,), "activation_function": (_IDENTITY,), "use_residual": (False,),
-        "module_input_name": _STATES, "module_output_name": _STATES,
+        **OF_POOLED, "module_input_name": _STATES, "module_output_name": _STATES,
     },
     "MultiVectorMask": {
         **_SKIPPED, "skiplist_tasks": (None, ["document"]), "keep_only_token_ids": (None, []),
@@ -39,6 +44,28 @@ _UNSAID = {
     "do_query_expansion": True, "attend_to_expansion_tokens": False, "skiplist_words": ["."],
 }  # fmt: skip
 """Settings of PyLate that its folder does not say."""
+
+
+def map_files(pooling: object, dense: Collection[int]) -> dict[str, str]:
+    """The files of maps of tokens or of pooled states, by the names of weights."""
+    if isinstance(pooling, TokenVectors):
+        return {MAP: MAP_FILE}
+    names = (f"heads.{TOKENS_HEAD}.{number}.weight" for number in range(len(dense)))
+    return {name: f"{n}_Dense/model.safetensors" for n, name in enumerate(names, 2)}
+
+
+def widths_of(maps: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, ...], str]:
+    """Widths that maps of pooled states have, and the first setting that is not computed."""
+    widths = [settings.get("out_features") for settings in maps]
+    unknown = (f"out_features = {shown(width)}" for width in widths if type(width) is not int)
+    refused = next(filter(None, (*(refusal(m, OF_POOLED) for m in maps), *unknown)), "")
+    return tuple(width for width in widths if isinstance(width, int)), refused
+
+
+def dense_settings(read: int, width: int) -> dict[str, Any]:
+    """Settings of a linear map, as sentence-transformers and PyLate write them."""
+    plain = {name: OF_POOLED[name][0] for name in ("bias", "activation_function", "use_residual")}
+    return {"in_features": read, "out_features": width, **plain}
 
 
 def of_tokens(
@@ -81,10 +108,6 @@ def pylate_settings(
     vectors: TokenVectors, longest: int, encoder: Body
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Settings of the linear map, and of the whole folder, as PyLate writes them."""
-    dense = {
-        "in_features": encoder.hidden, "out_features": vectors.width, "bias": False,
-        "activation_function": _IDENTITY, "use_residual": False,
-    }  # fmt: skip
     settings = {
         "model_type": "ColBERT", "similarity_fn_name": "MaxSim",
         "query_prefix": vectors.query_mark, "document_prefix": vectors.passage_mark,
@@ -93,7 +116,7 @@ def pylate_settings(
         "attend_to_expansion_tokens": vectors.fill == "attended",
         "skiplist_words": [*string.punctuation] if vectors.skip == "punctuation" else [],
     }  # fmt: skip
-    return dense, settings
+    return dense_settings(encoder.hidden, vectors.width), settings
 
 
 def refusal(settings: Mapping[str, Any], only: Mapping[str, tuple[Any, ...]]) -> str:

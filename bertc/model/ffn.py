@@ -65,7 +65,7 @@ class FeedForward(nn.Module):
     """A function of each state (b, s, h) by itself; ``build_ffn`` adds its norms."""
 
     norm: AnyNorm
-    output_norm: AnyNorm | None = None
+    output_norm: AnyNorm | None
     inner_norm: AnyNorm | None
     dropout: float
 
@@ -143,4 +143,5 @@ def build_ffn(table: Table, name: str, node: Encoder) -> FeedForward:
     part.own_join = joining_of(table, name, node)
     part.norm = build_norm(table, f"{name}.norm", node.norm.of_layers)
     part.inner_norm = norm_if_any(table, f"{name}.inner_norm", node.norm.within("ffn"))
+    part.output_norm = norm_if_any(table, f"{name}.output_norm", node.norm.after("ffn"))
     return part

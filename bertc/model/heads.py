@@ -240,7 +240,7 @@ def make_head(objective: TermNode, encoder: Body) -> nn.Module:
             return WidthMaps(Linear(table, f"{name}.{number}") for number in range(count))
         case nodes.TokenVectorHead():
             return WidthMaps([Linear(table, f"{name}.0")])
-        case nodes.VectorHead(dense=dense):
-            return WidthMaps(Linear(table, f"{name}.{number}") for number in range(dense))
+        case nodes.VectorHead(dense=dense, maps=maps):
+            return WidthMaps(Linear(table, f"{name}.{n}") for n in range(dense or len(maps)))
         case nodes.OwnHead(part=part):
             return construct_from(table, name, part)

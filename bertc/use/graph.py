@@ -113,8 +113,9 @@ def scores(
         if isinstance(term.pooling, answer.TokenVectors):
             vectors_bsd: Tensor = head.get_submodule("0")(states_bsh)
             return vectors_bsd
-        first = term.pooling == "cls"
-        return pooled(term.pooling, cls_b1h if first else states_bsh, reading.attention_mask)
+        read_bkh = cls_b1h if term.pooling == "cls" else states_bsh
+        maps = head.children() if term.dense else ()
+        return pooled(term.pooling, read_bkh, reading.attention_mask, maps)
     if isinstance(term, Task):
         reads_all = network.node.pooled.of_rows or not term.states.pooled
         states_bkh = states_bsh if reads_all else cls_b1h

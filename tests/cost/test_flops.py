@@ -101,7 +101,7 @@ def test_torch_counts_the_same_of_heads_of_tasks(settings, head, read):
 
 @pytest.mark.parametrize(("pooling", "extra"), [
     ("cls", "both=true, mlp=true"), ("mean", "negative=c"), ("max", "score=s"),
-    ("last", "both=true"),
+    ("last", "both=true, dense=[8, 4]"),
     ("tokens(8, query=9)", "negative=c"),
     ("tokens(8, query=16)", "negative=c, score=s, loss=margin"),
 ])  # fmt: skip

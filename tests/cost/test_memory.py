@@ -140,7 +140,7 @@ KEPT = {
         "", "activation=swiglu norm=pre(function=rms) head=linear(tied=false)",
         "residual=dwa norm=pre", "attention=disentangled(16, 32)",
         "attention=full(gate=sigmoid, norm=rms, kv_heads=2) "
-        "norm=pre(inner=true, after_attention=true)",
+        "norm=pre(inner=true, after_attention=true, after_ffn=true)",
         "attention=local(8, norm=layer, over=width) residual=plain(30) table=whole(dropped=5)",
         "positions=bucketed(64)", "activation=swiglu adapt=lora(8, on=ffn, dropout=0.1)",
         "objective=plm+sop norm=pre E=16",

@@ -38,6 +38,7 @@ ESM = {
 ROTARY_ESM = {**ESM, "position_embedding_type": "rotary", "layer_norm_eps": 1e-5}
 ESMC = {n: x for n, x in ESM.items() if n != "token_dropout"} | {"vocab_size": 64}
 DECODER = {**MODERN, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 8}
+GEMMA = {**DECODER, "query_pre_attn_scalar": 8, "sliding_window": 5}
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class Case:
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+                if self.cls.startswith("Gemma"):  # scales of norms are stored less 1
+                    parameter.mul_(4096).round_().div_(4096)
         return model
 
     def save(self, folder: Path, seed: int = 1) -> Any:
@@ -164,4 +167,9 @@ CASES = [
     case("MistralForCausalLM", DECODER, sliding_window=5),
     case("MistralForCausalLM", DECODER, sliding_window=None, tie_word_embeddings=True),
     case("MistralModel", DECODER, sliding_window=2, num_hidden_layers=1),
+    case("Gemma3ForCausalLM", GEMMA, num_hidden_layers=7),
+    case("Gemma3ForCausalLM", GEMMA, use_bidirectional_attention=True, sliding_window=8,
+         tie_word_embeddings=False, layer_types=["full_attention", "sliding_attention"] * 2),
+    case("Gemma3ForCausalLM", GEMMA, layer_types=["full_attention"] * 4, attention_bias=True,
+         hidden_activation="silu", num_key_value_heads=6),
 ]  # fmt: skip

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import transformers
+from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
@@ -15,14 +16,16 @@ import bertc
 from bertc.api import findings
 from bertc.base.diagnostics import DataError, SpecError
 from bertc.check.facts.networks import program_of
-from bertc.hub.families import family_named
+from bertc.hub.families import family_for, family_named
 from bertc.hub.keys import keys
 from bertc.ir.program import model_weights
+from bertc.run.beginning.init_from import source_of
 from bertc.run.models.importing import import_model
 from bertc.run.models.loading import load
 from bertc.run.models.runs import export_run, import_run
+from bertc.run.train.loop import train
 from bertc.text.vocab.vocabulary import vocabulary_of
-from tests.hub.hf_models import DECODER, case, respell
+from tests.hub.hf_models import DECODER, GEMMA, case, respell
 from tests.hub.test_round_trip import close, encoded, inputs, mlm_logits
 from tests.hub.test_tokenizers import ODD, rows
 
@@ -75,9 +78,9 @@ def test_ids_are_those_of_transformers_with_the_ends_that_a_tokenizer_puts(of, t
 
 
 NETWORKS = [
-    case("Qwen3ForCausalLM", DECODER),
-    case("MistralForCausalLM", DECODER, sliding_window=4),
-]
+    case("Qwen3ForCausalLM", DECODER), case("MistralForCausalLM", DECODER, sliding_window=4),
+    case("Gemma3ForCausalLM", GEMMA, use_bidirectional_attention=True),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("chosen", NETWORKS, ids=str)
@@ -110,8 +113,8 @@ TEXTS = ["a hen's café", "naïve", "two  spaces and 12,000 hens " * 3]
 
 
 def sentences(folder: Path, cls: str, *further: str, **settings: Any) -> SentenceTransformer:
-    """A folder as Qwen3-Embedding's are published: last token, prompt of queries, length 1."""
-    case(cls, DECODER, **{"vocab_size": 400, **settings}).save(folder)
+    """A folder as Qwen3-Embedding's are published, or with further modules EmbeddingGemma's."""
+    case(cls, GEMMA if further else DECODER, **{"vocab_size": 400, **settings}).save(folder)
     write_tokenizer(folder, "Qwen3-Embedding")
     kinds, places = ("Transformer", "Pooling", *further, "Normalize"), dict[str, Any]()
     types = [f"sentence_transformers.models.{kind}" for kind in kinds]
@@ -130,9 +133,17 @@ def sentences(folder: Path, cls: str, *further: str, **settings: Any) -> Sentenc
         "prompts": {"query": QUERY, "document": ""}, "default_prompt_name": None,
         "similarity_fn_name": "cosine",
     }  # fmt: skip
+    widths = (24, 40, 12)
+    for n, kind in enumerate(further, 2):
+        sizes = {"in_features": widths[n - 2], "out_features": widths[n - 1], "bias": False}
+        linear = "torch.nn.modules.linear.Identity"
+        places[f"{n}_{kind}/config.json"] = {**sizes, "activation_function": linear}
     for name, value in places.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(json.dumps(value))
+    for n, kind in enumerate(further, 2):
+        weights = {"linear.weight": torch.randn(widths[n - 1], widths[n - 2])}
+        save_file(weights, folder / f"{n}_{kind}" / "model.safetensors")
     return SentenceTransformer(str(folder), device="cpu")
 
 
@@ -154,11 +165,17 @@ def test_vectors_of_last_tokens_and_prompts_come_in_and_go_out(both_ways, tmp_pa
     assert "pooling last, normalised" in notes
 
 
-def test_a_run_of_such_a_folder_leaves_with_the_same_vectors(tmp_path):
-    reference = sentences(tmp_path / "came", "Qwen3Model")
+OF_GEMMA = ("Gemma3TextModel", "Dense", "Dense")
+
+
+@pytest.mark.parametrize("cls", [("Qwen3Model",), OF_GEMMA], ids=str)
+def test_a_run_of_such_a_folder_leaves_with_the_same_vectors(cls, tmp_path):
+    both_ways = {"use_bidirectional_attention": True} if cls == OF_GEMMA else {}
+    reference = sentences(tmp_path / "came", *cls, **both_ways)
+    assert_same_vectors(tmp_path / "came", reference)
     import_run(tmp_path / "came", tmp_path / "run")
     left = export_run(tmp_path / "run", tmp_path / "left")
-    assert left.architecture == "Qwen3Model"
+    assert left.architecture == cls[0]
     assert_same_vectors(tmp_path / "run", reference)
     again = SentenceTransformer(str(left.folder), device="cpu")
     assert_same_vectors(left.folder, again)
@@ -181,6 +198,32 @@ def test_a_decoder_is_read_as_it_was_trained_unless_causal_is_false(tmp_path):
         import_run(tmp_path / "qwen", tmp_path / "run")
 
 
+def test_an_encoder_is_made_of_a_decoder_in_two_stages_and_leaves_with_its_maps(tmp_path):
+    """As LLM2Vec: masked tokens by the state before them, then vectors, by pairs of maps."""
+    case("Qwen3ForCausalLM", DECODER, vocab_size=400, num_hidden_layers=2).save(tmp_path / "qwen")
+    write_tokenizer(tmp_path / "qwen", "Qwen3-Embedding")
+    (tmp_path / "text.txt").write_text("a hen's café, 12,000 hens\n\n" * 60)
+    pairs = ({"text": f"hens {n}", "to": f"a pond {n}"} for n in range(16))
+    (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, pairs)))
+    resolved = bertc.resolve(f"""
+        init = "{tmp_path}/qwen"  causal = false  adapt = lora(4)  seq = 16  batch = 4  steps = 2
+        stage "mntp" {{ objective = mntp  data = files("{tmp_path}/text.txt") }}
+        stage "vectors" {{
+            task = embed("{tmp_path}/pairs.jsonl", positive=to, dense=[20, 12], normalise=true)
+        }}
+    """)
+    train(resolved, tmp_path / "run", quiet=True)
+    lines = " ".join(source_of(resolved).lines())
+    assert "causal is true there, but false here" in lines
+    assert "mlm head" not in lines, "it goes on as that of the decoder"
+    left = export_run(tmp_path / "run", tmp_path / "left").folder
+    assert json.loads((left / "config.json").read_text())["is_causal"] is False
+    again = SentenceTransformer(str(left), device="cpu")
+    assert again.encode("a").shape == (12,)
+    assert_same_vectors(tmp_path / "run", again)
+    assert_same_vectors(left, again)
+
+
 SIZES: dict[str, dict[str, Any]] = {
     "Qwen3-0.6B": {
         "model_type": "qwen3", "hidden_size": 1024, "num_hidden_layers": 28, "head_dim": 128,
@@ -193,6 +236,11 @@ SIZES: dict[str, dict[str, Any]] = {
         "vocab_size": 128_256, "tie_word_embeddings": True,
     },
     "Mistral-7B": {"model_type": "mistral"},
+    "EmbeddingGemma-300M": {
+        "model_type": "gemma3_text", "hidden_size": 768, "num_hidden_layers": 24, "head_dim": 256,
+        "num_attention_heads": 3, "num_key_value_heads": 1, "intermediate_size": 1152,
+        "vocab_size": 262_144, "sliding_window": 512, "use_bidirectional_attention": True,
+    },
 }  # fmt: skip
 
 
@@ -206,6 +254,15 @@ def test_networks_have_as_many_weights_as_those_of_transformers(name, tmp_path):
     assert sum(w.numel for w in model_weights(found)) == sum(p.numel() for p in model.parameters())
 
 
+@pytest.mark.parametrize(("name", "layout", "maps"), [
+    ("qwen3-embedding-0.6b", "qwen3", 0), ("embeddinggemma-300m", "gemma3_text", 4_718_592),
+])  # fmt: skip
+def test_presets_have_as_many_weights_as_the_releases_and_their_layouts(name, layout, maps):
+    resolved, published = bertc.resolve(name), {"qwen3": 595_776_512, "gemma3_text": 302_863_104}
+    assert sum(w.numel for w in model_weights(resolved)) == published[layout] + maps
+    assert family_for(resolved, pad=0).model_type == layout
+
+
 def test_what_is_not_computed_is_refused_by_name(tmp_path):
     case("LlamaModel", DECODER, num_hidden_layers=1).save(tmp_path)
     scaled = {"rope_type": "llama3", "rope_theta": 500_000.0, "factor": 32.0}
@@ -213,6 +270,11 @@ def test_what_is_not_computed_is_refused_by_name(tmp_path):
         {"rope_parameters": scaled}, {"rope_scaling": scaled},
         {"model_type": "mistral", "sliding_window": 8, "is_causal": False},
         {"model_type": "qwen3", "use_sliding_window": True},
+        {
+            "model_type": "gemma3_text", "query_pre_attn_scalar": 8,
+            "final_logit_softcapping": 30.0,
+        },
+        {"model_type": "gemma3_text", "query_pre_attn_scalar": 9},
         {"model_type": "qwen3_moe"},
     ):  # fmt: skip
         path = respell(tmp_path, **{"model_type": "llama", **settings})

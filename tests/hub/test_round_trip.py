@@ -88,8 +88,8 @@ def test_outputs_agree_and_tensors_come_back_bit_equal(chosen, tmp_path):
     network = imported.resolved, imported.tensors
     exported = export_model(*network, words, tmp_path / "out", prefer=kept)
     assert exported.architecture == chosen.cls
-    both_ways = (NEXT,) * ("is_causal" in dict(chosen.settings))
-    assert exported.notes == ((TYPED,) if kept in UNASKED else both_ways)
+    both_ways = {"is_causal", "use_bidirectional_attention"} & dict(chosen.settings).keys()
+    assert exported.notes == ((TYPED,) if kept in UNASKED else (NEXT,) * len(both_ways))
     before, after = (stored(tmp_path / at) for at in ("in", "out"))
     assert_same(after, before)
     again, info = type(reference).from_pretrained(tmp_path / "out", output_loading_info=True)

@@ -209,7 +209,14 @@ REFUSED: list[tuple[Files, str]] = [
     ({"sentence_bert_config.json": {"method": "x"}}, 'method = "x"'),
     ({"config_sentence_transformers.json": {"model_type": "SparseEncoder"}}, "Sparse"),
     ({"config_sentence_transformers.json": {"prompts": {"a": 1}}}, "prompts = "),
-    ({"modules.json": modules("Transformer", "Pooling", "Dense")}, "a module .Dense.,"),
+    ({"modules.json": modules("Transformer", "Pooling", "Dense")}, "out_features = null"),
+    (
+        {
+            "modules.json": modules("Transformer", "Pooling", "Dense"),
+            "2_Dense/config.json": {"out_features": 8, "activation_function": "torch.nn.Tanh"},
+        },
+        'activation_function = "torch.nn.Tanh"',
+    ),
 ]
 
 

@@ -116,6 +116,7 @@ CASES = [
     *cases("Esmc", hf_models.ESMC, SC, TC, **THREE, classifier_dropout=0.3),
     *cases("Qwen3", hf_models.DECODER, SC, TC, **THREE),
     *cases("Llama", hf_models.DECODER, SC, **ONE),
+    *cases("Gemma3Text", hf_models.GEMMA, SC, **THREE),
     *cases("Mistral", hf_models.DECODER, SC, TC, **THREE, classifier_dropout=0.3, sliding_window=4),
 ]  # fmt: skip
 

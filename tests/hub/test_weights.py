@@ -195,8 +195,12 @@ def test_checkpoints_of_composer_name_the_layers_of_modernbert_their_way(tmp_pat
 
 DERIVED = {"num_labels", "_attn_implementation", "output_attentions"}
 """Made by ``PreTrainedConfig`` of settings that it has, or about what is returned."""
-STRAY = {"xlnet": {"n_layers", "max_position_embeddings"}}
-"""In texts about the code, and where it refuses to have one set."""
+OF_IMAGES = {"vision_config", "text_config", "get_text_config", "image_token_id"}
+STRAY = {
+    "xlnet": {"n_layers", "max_position_embeddings"},
+    "gemma3_text": {*OF_IMAGES, "mm_tokens_per_image"},
+}
+"""In texts about the code, and where it refuses to have one set; in code of other networks."""
 HERE = [family for family in families.FAMILIES if family.model_type != "neobert"]
 
 

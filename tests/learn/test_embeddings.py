@@ -24,7 +24,7 @@ from tests.text.test_encode import bert_vocabulary, text, word_tokenizer
 
 NETWORK = "layers=2 hidden=16 heads=2 vocab=47 seq=16 initializer=normal(0.3) batch=8 compile=off "
 TASKS = {
-    "pairs": "embed('-', text=a, positive=b, both=true, examples=8)",
+    "pairs": "embed('-', text=a, positive=b, both=true, dense=[8, 4], examples=8)",
     "triplets": "embed('-', text=a, positive=b, negative=c, pooling=max, examples=8)",
     "scored": "embed('-', text=a, positive=b, score=s, dropout=0.2, pooling=last, examples=8)",
     "taught": "embed('-', text=a, positive=b, negative=c, negatives=column(2), score=s, loss=kl, "

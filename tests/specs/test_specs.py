@@ -1,6 +1,7 @@
 """The shipped specs: listed, short, sourced, and what their systems really are."""
 
 import json
+import math
 import re
 from typing import Any
 
@@ -259,8 +260,8 @@ def test_shrinks_to_thirty_steps(name):
     tasks = [task for stage in first.stages for task in stage.tasks]
     fixed |= any(getattr(task, "widths", ()) for task in tasks)
     # Heads that share keys stay as many as share them.
-    shares = not fixed and first.encoder.attention.shares_keys
-    sizes = ["hidden=96", "heads=6"] if shares else ["hidden=64", "heads=2"]
+    keys = 0 if fixed else getattr(first.encoder.attention, "kv_heads", 0)
+    sizes = ["hidden=96", f"heads={math.lcm(2, keys)}"] if keys else ["hidden=64", "heads=2"]
     small = [] if fixed else [*sizes, "layers=12"]
     # Stages of epochs have no proportions that they could keep: each takes the 30.
     stages = len(first.stages) if any(stage.tasks for stage in first.stages) else 1

@@ -177,8 +177,9 @@ def _unlike(stage: CompleteStage) -> str:
 
 def _numbers(stage: CompleteStage) -> int:
     """The numbers of a vector, of tasks that embed alike."""
-    by_token = (task.answer.by_token for task in stage.tasks if isinstance(task, Embed))
-    return min((tokens.width for tokens in by_token if tokens), default=stage.hidden)
+    embed = [task for task in stage.tasks if isinstance(task, Embed)]
+    widths = [task.answer.by_token.width for task in embed if task.answer.by_token]
+    return min([*widths, *(task.dense[-1] for task in embed if task.dense)], default=stage.hidden)
 
 
 def _wider(stage: CompleteStage) -> int:

@@ -18,6 +18,7 @@ from bertc.hub.families.electra import ELECTRA
 from bertc.hub.families.esm import ESM, ESMC
 from bertc.hub.families.eurobert import EUROBERT
 from bertc.hub.families.family import Candidate, Family, Obstacle, first_of
+from bertc.hub.families.gemma import GEMMA3
 from bertc.hub.families.modernbert import MODERNBERT
 from bertc.hub.families.neobert import NEOBERT
 from bertc.hub.families.nomic import NOMIC
@@ -32,8 +33,8 @@ from bertc.ir.program import Resolved, layout_of
 from bertc.lang import setting_shape, show_value
 
 FAMILIES: tuple[Family, ...] = (
-    XLNET, DEBERTA, MPNET, NEOBERT, ESMC, QWEN3, MISTRAL, LLAMA, ESM, MODERNBERT, EUROBERT, NOMIC,
-    ELECTRA, DISTILBERT, XLM, ALBERT, XLM_ROBERTA, CAMEMBERT, ROBERTA, BERT,
+    XLNET, DEBERTA, MPNET, NEOBERT, ESMC, GEMMA3, QWEN3, MISTRAL, LLAMA, ESM, MODERNBERT, EUROBERT,
+    NOMIC, ELECTRA, DISTILBERT, XLM, ALBERT, XLM_ROBERTA, CAMEMBERT, ROBERTA, BERT,
 )  # fmt: skip
 """Order in which families are tried for a program; the last accepts all that remain."""
 

@@ -4,17 +4,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bertc.hub.families.config import NO_CLASS, PadId, Single, Tokens, VocabularySize
+from bertc.hub.families import config, family
+from bertc.hub.families.config import PadId, Single, Tokens, VocabularySize
 from bertc.hub.families.eurobert import BODY
-from bertc.hub.families.family import (
-    Candidate,
-    Family,
-    HfClass,
-    Obstacle,
-    TaskClass,
-    TaskHeads,
-    hf_class,
-)
+from bertc.hub.families.family import Candidate, Family, Obstacle
 from bertc.hub.families.rotary_like import HfGrouped
 from bertc.ir.base import Width
 from bertc.ir.learning.objective import Clm, Mntp, Pretraining
@@ -23,8 +16,6 @@ from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.head import LinearHead
 from bertc.ir.network.positions import RotaryPositions
 from bertc.ir.vocabulary import ByteBpe
-
-SCORES_LAST = "its class for rows scores the state of their last token"
 
 
 class HfDecoder(HfGrouped):
@@ -36,6 +27,10 @@ class HfDecoder(HfGrouped):
     copied = frozenset({"max_position_embeddings"})
 
     is_causal: bool = True
+    vocab_size: VocabularySize = 32_000
+    hidden_size: Width = 4096
+    num_hidden_layers: int = 32
+    num_attention_heads: int = 32
     pad_token_id: PadId | None = None
 
     @property
@@ -54,8 +49,9 @@ class HfDecoder(HfGrouped):
 
     @classmethod
     def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+        ends = {"bos_token_id": tokens.bos, "eos_token_id": tokens.eos}
         causal = {} if encoder.causal else {"is_causal": False}
-        return super().values(encoder, tokens) | causal
+        return super().values(encoder, tokens) | ends | causal
 
 
 class HfQwen3(HfDecoder):
@@ -67,10 +63,7 @@ class HfQwen3(HfDecoder):
 
     model_type: Literal["qwen3"] = "qwen3"
     vocab_size: VocabularySize = 151_936
-    hidden_size: Width = 4096
     intermediate_size: Width = 22_016
-    num_hidden_layers: int = 32
-    num_attention_heads: int = 32
     head_dim: Width = 128
     max_position_embeddings: Width = 32_768
     layer_types: list[Literal["full_attention"]] | None = None
@@ -85,11 +78,7 @@ class HfLlama(HfDecoder):
     ignored = frozenset({"pretraining_tp"})
 
     model_type: Literal["llama"] = "llama"
-    vocab_size: VocabularySize = 32_000
-    hidden_size: Width = 4096
     intermediate_size: Width = 11_008
-    num_hidden_layers: int = 32
-    num_attention_heads: int = 32
     max_position_embeddings: Width = 2048
 
 
@@ -99,11 +88,7 @@ class HfMistral(HfDecoder):
     missing = HfDecoder.missing | {"mlp_bias", "attention_bias"}
 
     model_type: Literal["mistral"] = "mistral"
-    vocab_size: VocabularySize = 32_000
-    hidden_size: Width = 4096
     intermediate_size: Width = 14_336
-    num_hidden_layers: int = 32
-    num_attention_heads: int = 32
     num_key_value_heads: int | None = 8
     max_position_embeddings: Width = 131_072
     sliding_window: Annotated[int, Field(ge=2, le=500_000)] | None = 4096
@@ -112,7 +97,7 @@ class HfMistral(HfDecoder):
     def _windows_look_back(self) -> Self:
         if self.sliding_window and not self.is_causal:
             message = f"is_causal = false, sliding_window = {self.sliding_window}"
-            raise ValueError(message, NO_CLASS)
+            raise ValueError(message, config.NO_CLASS)
         return self
 
     def _attention(self, kv_heads: int) -> FullAttention | LocalAttention:
@@ -133,47 +118,42 @@ class HfMistral(HfDecoder):
         return super().values(encoder, tokens) | {"sliding_window": window}
 
 
-def _obstacle(candidate: Candidate) -> Obstacle | None:
+def obstacle_of(candidate: Candidate, both_ways: bool = False) -> Obstacle | None:
     """The first thing that no class of decoders has: a pooler, rows or windows otherwise."""
     encoder = candidate.encoder
     if encoder.pooler:
         return Obstacle(f"pooler={str(encoder.pooler).lower()}", "it has none", "pooler=false")
     if encoder.causal:
         return None
-    if encoder.attention.kind == "local":
+    if encoder.attention.kind == "local" and not both_ways:
         return Obstacle("causal=false", "its windows are of earlier tokens")
     rows = any(term.objective.states.pooled for term in candidate.resolved.terms())
-    return Obstacle("causal=false", SCORES_LAST) if rows else None
+    return Obstacle("causal=false", "its class scores the last token of a row") if rows else None
 
 
-def _classes(title: str) -> tuple[HfClass, ...]:
-    scores = f"{title}ForCausalLM"  # as clm learns them, or mntp
-    return hf_class(scores, "clm"), hf_class(scores, "mlm"), hf_class(f"{title}Model")
+def decoder_classes(title: str, kind: str = "") -> tuple[family.HfClass, ...]:
+    """The class of a head, as clm learns it or mntp, and of the network alone."""
+    scores, alone = f"{title}ForCausalLM", family.hf_class(f"{title}{kind}Model")
+    return *(family.hf_class(scores, head) for head in ("clm", "mlm")), alone
 
 
-def _tasks(title: str) -> TaskHeads:
-    # The class for rows has no dropout, and no file a setting of it.
+def decoder_tasks(title: str, classes: int = 2) -> family.TaskHeads:
+    """Task classes; that for rows has no dropout, and no file a setting of it."""
     rows, unnamed = f"{title}ForSequenceClassification", "hidden_dropout"
-    of_rows = TaskClass(rows, "score", "unread", dropout=unnamed)
-    of_tokens = TaskClass(f"{title}ForTokenClassification", "score", "unread")
-    none = f"{title} has no class for choices, and that for spans has other names"
-    return TaskHeads((of_rows, of_tokens), "classifier_dropout", default=0.1, otherwise=none)
+    of_rows = family.TaskClass(rows, "score", "unread", dropout=unnamed)
+    of_tokens = family.TaskClass(f"{title}ForTokenClassification", "score", "unread")
+    known, none = (of_rows, of_tokens)[:classes], f"{title} has no class for it that is read"
+    return family.TaskHeads(known, "classifier_dropout", default=0.1, otherwise=none)
 
 
-def _decoder(title: str, config: type[HfDecoder], claims: Any, **names: str) -> Family:
+def decoder(title: str, settings: type[HfDecoder], claims: Any, **names: str) -> Family:
+    """A family of Llama's blocks, with further ``names`` of weights."""
     return Family(
-        title=title,
-        config=config,
-        prefix="model",
+        title=title, config=settings, prefix="model", classes=decoder_classes(title),
         names={**BODY, **names, "heads.clm": "lm_head", "heads.mlm": "lm_head"},
-        copies={"lm_head.weight": "embed_tokens.weight"},
-        classes=_classes(title),
-        tasks=_tasks(title),
-        claims=claims,
-        recipe="bert",
-        vocabulary=ByteBpe,
-        obstacle=_obstacle,
-    )
+        copies={"lm_head.weight": "embed_tokens.weight"}, tasks=decoder_tasks(title),
+        claims=claims, recipe="bert", vocabulary=ByteBpe, obstacle=obstacle_of,
+    )  # fmt: skip
 
 
 def _is_llama(candidate: Candidate) -> bool:
@@ -182,22 +162,23 @@ def _is_llama(candidate: Candidate) -> bool:
     return encoder.causal and encoder.positions.kind == "rotary" and encoder.norm.function == "rms"
 
 
-QWEN3 = _decoder(
+QUERY_KEY = {
+    f"encoder.attention.{{n}}.{part}_norm": f"layers.{{n}}.self_attn.{part[0]}_norm"
+    for part in ("query", "key")
+}
+QWEN3 = decoder(
     "Qwen3",
     HfQwen3,
     lambda c: (
         c.encoder.positions.kind == "rotary" and getattr(c.encoder.attention, "norm", "") == "rms"
     ),
-    **{
-        f"encoder.attention.{{n}}.{part}_norm": f"layers.{{n}}.self_attn.{part[0]}_norm"
-        for part in ("query", "key")
-    },
+    **QUERY_KEY,
 )
-MISTRAL = _decoder(
+MISTRAL = decoder(
     "Mistral",
     HfMistral,
     lambda c: (
         "mistral" in c.systems or (_is_llama(c) and isinstance(c.encoder.attention, LocalAttention))
     ),
 )
-LLAMA = _decoder("Llama", HfLlama, lambda c: "llama" in c.systems or _is_llama(c))
+LLAMA = decoder("Llama", HfLlama, lambda c: "llama" in c.systems or _is_llama(c))

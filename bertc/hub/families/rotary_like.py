@@ -10,12 +10,16 @@ from bertc.ir.network import layer, norm
 from bertc.ir.network.attention import FullAttention, LocalAttention
 from bertc.ir.network.attention_node import ContentAttention
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.ffn import Glu
+from bertc.ir.network.ffn import Activation, Glu
 from bertc.ir.network.head import LinearHead
 from bertc.ir.network.positions import RotaryPositions, Theta
 from bertc.ir.program.settings import Heads
 
 GateActivation = Literal["gelu", "silu", "swish"]
+GateKind = Literal["geglu", "geglu-tanh", "swiglu"]
+GATES: dict[Activation, GateKind] = {
+    "gelu": "geglu", "gelu-tanh": "geglu-tanh", "silu": "swiglu",
+}  # fmt: skip
 
 
 class Rope(BaseModel):
@@ -42,9 +46,8 @@ class HfGated(HfConfig):
     mlp_bias: bool = False
 
     def settings(self) -> dict[str, Any]:
-        gelu = MEANING[self.hidden_act] == "gelu"
         return super().settings() | {
-            "activation": Glu(kind="geglu" if gelu else "swiglu", bias=self.mlp_bias),
+            "activation": Glu(kind=GATES[MEANING[self.hidden_act]], bias=self.mlp_bias),
             "attention": FullAttention(bias=self.attention_bias),
         }
 
@@ -104,17 +107,13 @@ class HfGrouped(HfTurned):
     tie_word_embeddings: bool = False
 
     def settings(self) -> dict[str, Any]:
+        fewer = self.num_key_value_heads or self.num_attention_heads
         return super().settings() | {
             "norm": norm.PreNorm(eps=self.layer_norm_eps, function="rms"),
-            "attention": self._attention(self._fewer()),
+            "attention": self._attention(0 if fewer == self.num_attention_heads else fewer),
             "dropout": layer.Dropout(hidden=0, attention=self.attention_probs_dropout_prob),
             "head": LinearHead(bias=self.mlp_bias, tied=self.tie_word_embeddings),
         }
-
-    def _fewer(self) -> int:
-        """Heads of keys if they are fewer, else 0."""
-        key_heads = self.num_key_value_heads or self.num_attention_heads
-        return 0 if key_heads == self.num_attention_heads else key_heads
 
     def _attention(self, kv_heads: int) -> FullAttention | LocalAttention:
         return FullAttention(kv_heads=kv_heads, bias=self.attention_bias)

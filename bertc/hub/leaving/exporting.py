@@ -20,8 +20,8 @@ from bertc.hub.leaving.target import exported_task, target_of
 from bertc.hub.networks import alone, names_beside, tensors_alone
 from bertc.hub.sentences import Sentences, write_sentences
 from bertc.hub.tensors import write_tensors
-from bertc.hub.token_vectors import MAP, MAP_FILE, MAP_THERE
-from bertc.ir.learning import Rerank, TokenVectors
+from bertc.hub.token_vectors import MAP_THERE, map_files
+from bertc.ir.learning import Rerank
 from bertc.ir.program import MAIN, Resolved
 from bertc.ir.terms.node import is_answerable
 from bertc.ir.vocabulary import ByteBpe, Extended, TokenizerFile, Trimmed
@@ -94,8 +94,8 @@ def export_model(
             written = _write_own(_Model(resolved, tensors, vocabulary), fresh, target)
             return replace(written, folder=folder, notes=(*written.notes, *turned))
         main = tensors_alone(resolved, tensors)
-        by_token = sentences is not None and isinstance(sentences.pooling, TokenVectors)
-        dense = main.pop(MAP, None) if by_token else None
+        files = map_files(sentences.pooling, sentences.dense) if sentences else {}
+        maps = {file: main.pop(name) for name, file in files.items() if name in main}
         written = _write_hf(_Model(resolved, main, vocabulary), fresh, target, copied or {})
         if sentences and not exported_task(resolved, parts_of(tensors)):
             note = f"sentence-transformers loads it too: {sentences}"
@@ -104,8 +104,8 @@ def export_model(
             else:
                 write_sentences(sentences, fresh, resolved.encoder, pooler=not written.lacks_pooler)
             written = replace(written, notes=(*written.notes, note))
-        if dense is not None:
-            write_tensors(fresh / MAP_FILE, {MAP_THERE: dense})
+        for file, tensor in maps.items():
+            write_tensors(fresh / file, {MAP_THERE: tensor})
         written = replace(written, folder=folder, notes=(*written.notes, *turned))
         return _with_networks_beside(written, _Model(resolved, tensors, vocabulary), fresh)
 

@@ -140,7 +140,8 @@ Similarity = Literal["cosine", "dot"]
 class Vector(Node):
     """A vector for each of the ``texts`` of an example, or for each of their tokens.
 
-    ``mlp``: in training a dense layer with tanh follows; ``scored``: a pair has a score.
+    ``mlp``: in training a dense layer with tanh follows; ``scored``: a pair has a score. ``dense``:
+    widths of linear maps that follow, in use too.
     """
 
     kind: Literal["vector"] = "vector"
@@ -148,6 +149,7 @@ class Vector(Node):
     pooling: Pooling = "mean"
     mlp: bool = False
     scored: bool = False
+    dense: Annotated[tuple[Width, ...], Field(exclude_if=not_)] = ()
     width: ClassVar[int] = 1
 
     @property
@@ -175,7 +177,7 @@ def alike(a: Answer, b: Answer) -> bool:
         return a.head == b.head  # the rest follows from the weights
     if isinstance(a, Vector) and isinstance(b, Vector):
         widths = {a.by_token and a.by_token.width, b.by_token and b.by_token.width}
-        return a.mlp == b.mlp and len(widths) == 1
+        return (a.mlp, a.dense) == (b.mlp, b.dense) and len(widths) == 1
     of_size = a.kind == b.kind and a.width == b.width
     return of_size and label_names(a) == label_names(b)
 
@@ -191,7 +193,7 @@ def answer_head(answer: Answer) -> heads.HeadNode:
         case Vector(pooling=TokenVectors(width=width, query=query)):
             return heads.TokenVectorHead(width, query, answer.texts, answer.scored)
         case Vector():
-            return heads.VectorHead(dense=answer.mlp, scored=answer.scored)
+            return heads.VectorHead(answer.mlp, answer.scored, answer.dense)
         case Span(head=Conditioned() as head, unanswerable=answered):
             return heads.ConditionedSpanHead(head.width, head.activation, head.normed, answered)
         case _:

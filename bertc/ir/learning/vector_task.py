@@ -65,7 +65,7 @@ WAYS = (
 
 
 TOKENS_HEAD = "Tokens"
-"""The name of the map to vectors of tokens."""
+"""The name of the map to vectors of tokens, or of the maps of pooled states."""
 
 
 class Embed(OwnTask):
@@ -87,7 +87,8 @@ class Embed(OwnTask):
 
     ``sts`` is a file of STS-B in GLUE's columns, which takes the place of ``dev``; so do
     ``corpus``, ``queries`` and ``relevant``, files of a search in BEIR's columns. ``mlp``: in
-    training a dense layer with tanh follows the pooled states (SimCSE, --mlp_only_train).
+    training a dense layer with tanh follows the pooled states (SimCSE, --mlp_only_train). ``dense``
+    are widths of linear maps that follow them, in use too (EmbeddingGemma, 2_Dense and 3_Dense).
 
     ``prompt`` precedes each text, ``query_prompt`` and ``passage_prompt`` take its place before
     ``text`` and before all others. A text has at most ``longest`` tokens, 0: as many as a row.
@@ -116,6 +117,7 @@ class Embed(OwnTask):
     longest: Annotated[Count, Field(exclude_if=not_)] = 0
     widths: Annotated[tuple[Width, ...], Field(exclude_if=not_)] = ()
     mlp: bool = False
+    dense: Annotated[tuple[Width, ...], Field(exclude_if=not_)] = ()
     temperature: Annotated[float, Field(gt=0, le=100)] = 0.05  # SimCSE --temp; 1 / 20 in SBERT's
     both: bool = False
     dropout: Probability = 0.0
@@ -156,6 +158,8 @@ class Embed(OwnTask):
             wrong = "mlp=true is a layer" if self.mlp else "similarity=dot is"
             message = f"{wrong} of one vector a text, and tokens are compared by cosines"
             raise ValueError(message, "leave it out, or pooling=mean")
+        if self.dense and (self.mlp or self.answer.by_token):
+            raise ValueError("dense is of pooled states, without mlp=true", "leave one of them out")
         files = {"corpus": self.corpus, "queries": self.queries, "relevant": self.relevant}
         missing = [f"{name}=..." for name, file in files.items() if not file]
         if 0 < len(missing) < len(files):
@@ -177,13 +181,14 @@ class Embed(OwnTask):
 
     @property
     def head_name(self) -> str:
-        """Its title; of vectors of tokens a name that no task can have, and all share the map."""
-        return TOKENS_HEAD if isinstance(self.pooling, answers.TokenVectors) else self.title
+        """Its title; of mapped vectors a name that no task can have, and all share the maps."""
+        mapped = self.dense or isinstance(self.pooling, answers.TokenVectors)
+        return TOKENS_HEAD if mapped else self.title
 
     @property
     def answer(self) -> answers.Vector:
-        scored = bool(self.score)
-        return answers.Vector(texts=self.texts, pooling=self.pooling, mlp=self.mlp, scored=scored)
+        ways = {name: getattr(self, name) for name in ("texts", "pooling", "mlp", "dense")}
+        return answers.Vector(scored=bool(self.score), **ways)
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -144,7 +144,7 @@ class PreNorm(_Placement):
     ``context`` and ``inner``: what the output map of attention reads, and the last map of the
     feed-forward part, is normalised (Shleifer et al. 2021, NormFormer; without scale and shift in
     GPT-BERT). ``after_attention``: what attention gives is, with scale and shift and before dropout
-    (LTG-BERT, post_layer_norm).
+    (LTG-BERT, post_layer_norm), ``after_ffn`` what the feed-forward part gives too (Gemma 3).
     """
 
     eps: Epsilon = 1e-5  # Megatron-LM --layernorm-epsilon
@@ -156,6 +156,7 @@ class PreNorm(_Placement):
     context: Off = False
     inner: Off = False
     after_attention: Off = False
+    after_ffn: Off = False
 
     residual_free = True
     drops_last = True
@@ -176,7 +177,8 @@ class PreNorm(_Placement):
         return norm
 
     def after(self, part: SharedPart) -> NormFunction | None:
-        return self._norm(True) if self.after_attention and part == "attention" else None
+        normed = self.after_attention if part == "attention" else self.after_ffn
+        return self._norm(True) if normed else None
 
     def within(self, part: SharedPart) -> NormFunction | None:
         return self.of_layers if (self.context if part == "attention" else self.inner) else None

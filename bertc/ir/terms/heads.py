@@ -5,6 +5,7 @@ over ``examples``.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from bertc.ir import operation as op
 from bertc.ir.base import Dim, Weight, affine, bias, default_init, matrix
@@ -42,10 +43,7 @@ class CopyingHead:
 
 @dataclass(frozen=True)
 class Classifier:
-    """One linear layer (hidden -> labels) on states of tokens or on pooled states.
-
-    That of a row's last token in a causal network has no bias (GenericForSequenceClassification).
-    """
+    """A linear layer on states, of causal rows without bias (GenericForSequenceClassification)."""
 
     labels: int
     pooled: bool = False
@@ -207,25 +205,32 @@ class VectorHead:
     """Similarities of vectors of texts, perhaps after a dense layer with tanh (SimCSE, MLPLayer).
 
     ``scored``: of pairs alone; else of each first text with every other text of the batch.
+    ``maps``: widths of linear maps that follow.
     """
 
     dense: bool = False
     scored: bool = False
+    maps: tuple[int, ...] = ()
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
-        outer: Dim = ("hidden", encoder.hidden)
-        dense = affine(f"{name}.0", ("feature", encoder.hidden), outer, encoder.initializer, "head")
-        return dense if self.dense else ()
+        hidden, init = encoder.hidden, encoder.initializer
+        dense = affine(f"{name}.0", ("feature", hidden), ("hidden", hidden), init, "head")
+        read: tuple[Dim, ...] = (("hidden", hidden), *(("feature", width) for width in self.maps))
+        numbered = enumerate(pairwise(read))
+        maps = (matrix(f"{name}.{n}", *both[::-1], init, "head") for n, both in numbered)
+        return dense if self.dense else tuple(maps)
 
     def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
         hidden, docs = encoder.hidden, rows - examples
+        mapped = tuple(op.Product(rows, *both) for both in pairwise((hidden, *self.maps)))
+        hidden = (hidden, *self.maps)[-1]
         dense = (
             op.Product(rows, hidden, hidden),
             op.Pointwise("tanh", rows * hidden, kept=rows * hidden),
         )
         scores = examples if self.scored else examples * docs
         compared = () if self.scored else (op.Product(examples, hidden, docs, maps=0),)
-        return (*(dense if self.dense else ()), *compared, op.Loss(scores, kept=2 * scores))
+        return (*(dense if self.dense else mapped), *compared, op.Loss(scores, kept=2 * scores))
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ Names and shapes alone, from the two weight tables; ``run.train.state`` moves te
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from bertc.ir.network.body import Body
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.sharing import OUTPUTS
 from bertc.ir.program import MAIN, Resolved, model_weights
-from bertc.ir.terms.node import predicts_masked
+from bertc.ir.terms.node import LanguageModel, predicts_masked, weights_of_head
 
 _FIRST_NORM = ".attention.0.norm."
 """A norm that layer 0 may lack, and layers that begin as copies of it do not."""
@@ -45,11 +46,12 @@ class WeightMap(NamedTuple):
 
 def weight_map(old: Resolved, new: Resolved, growth: ways.Beginning) -> WeightMap:
     """Map each weight of ``new`` to its source in ``old``; a shared weight has one owner."""
-    known = {weight.name for weight in model_weights(old)}
+    known, heads = {weight.name for weight in model_weights(old)}, _heads_ahead(old, new)
     copies, zeros, fresh = dict[str, str](), set[str](), set[str]()
     for weight in model_weights(new):
         name, pair = weight.name, weight.part == "adapter"
         source = _source(name, old, new, growth)
+        source = source if source in known else heads.get(name, source)
         if source in known:
             copies[name] = source
         elif source == "" or _FIRST_NORM in source or pair:
@@ -58,6 +60,17 @@ def weight_map(old: Resolved, new: Resolved, growth: ways.Beginning) -> WeightMa
             zero = zero and not pair
             (zeros if zero else fresh).add(name)
     return WeightMap(copies, frozenset(zeros), frozenset(fresh))
+
+
+def _heads_ahead(old: Resolved, new: Resolved) -> dict[str, str]:
+    """Weights of a head that scores what follows, by those of the one that it goes on as."""
+    terms = ([t.objective for t in of.terms()] for of in (new, old))
+    ahead = ([t for t in some if isinstance(t, LanguageModel) and t.ahead] for some in terms)
+    return {
+        f"heads.{mine.name}": f"heads.{its.name}"
+        for pair in product(*ahead)
+        for mine, its in zip(*(weights_of_head(t, old.encoder) for t in pair), strict=True)
+    }
 
 
 def _source(name: str, old: Resolved, new: Resolved, growth: ways.Beginning) -> str:

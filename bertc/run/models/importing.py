@@ -23,8 +23,8 @@ from bertc.hub.program import to_program
 from bertc.hub.published import fetch_weights, or_hub
 from bertc.hub.sentences import vectors_of
 from bertc.hub.task_config import TaskOfFolder, class_names, read_task, tasks_beside
-from bertc.hub.tensors import FLOATS, check_entry, check_names, read_header, read_tensors
-from bertc.hub.token_vectors import MAP, MAP_FILE, MAP_THERE
+from bertc.hub.tensors import FLOATS, Entry, check_entry, check_names, read_header, read_tensors
+from bertc.hub.token_vectors import MAP_THERE, map_files
 from bertc.hub.weights import Stored, open_layout
 from bertc.ir.learning import TOKENS_HEAD, Embed, Term
 from bertc.ir.network.encoder import Encoder
@@ -118,18 +118,15 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
 
     encoder = transformer(resolved)
     placed = keys(family, encoder, [name for name in table if name not in header], named)
-    check_names(folder / BESIDE, set(header), set(table) - set(placed) - {MAP})
+    maps = map_files(sentences.pooling, sentences.dense) if sentences else {}
+    check_names(folder / BESIDE, set(header), set(table) - set(placed) - {*maps})
     copies = {copy: key for copy, key in copies.items() if copy not in placed.values()}
     unread = main.find_unread(family, {*copies, *placed.values()})
     present = set(main.stored) - set(copies) - set(unread)
     check_names(main.path, present, set(placed.values()), main.stored)
-    for name, entry in header.items():
-        check_entry(folder / BESIDE, name, entry, table[name])
-
     stacked, tensors = _read(main, family, encoder, by_key(family, placed), table)
     _check_copies(main, copies, stacked)
-    tensors |= read_tensors(folder / BESIDE, {name: name for name in header}) if header else {}
-    tensors |= _read_map(folder / MAP_FILE, table[MAP]) if TOKENS_HEAD in parts else {}
+    tensors |= _read_beside(folder, header, maps, table)
     narrow = sorted({main.entry(key).dtype for key in main.stored} - {FLOATS[0]})
     notes = (
         *config.notes,
@@ -144,11 +141,23 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     return Imported(config, program, resolved, {n: tensors[n] for n in table}, notes)
 
 
-def _read_map(file: Path, shape: tuple[int, ...]) -> dict[str, Tensor]:
-    header = read_header(file)
-    check_names(file, {*header}, {MAP_THERE})
-    check_entry(file, MAP_THERE, header[MAP_THERE], shape)
-    return read_tensors(file, {MAP_THERE: MAP})
+def _read_beside(
+    folder: Path,
+    header: Mapping[str, Entry],
+    maps: Mapping[str, str],
+    table: Mapping[str, tuple[int, ...]],
+) -> dict[str, Tensor]:
+    """Tensors of bertc's own file, and of maps in files of sentence-transformers."""
+    for name, entry in header.items():
+        check_entry(folder / BESIDE, name, entry, table[name])
+    tensors = read_tensors(folder / BESIDE, {name: name for name in header}) if header else {}
+    for name in maps.keys() & table.keys():
+        file = folder / maps[name]
+        of_map = read_header(file)
+        check_names(file, {*of_map}, {MAP_THERE})
+        check_entry(file, MAP_THERE, of_map[MAP_THERE], table[name])
+        tensors |= read_tensors(file, {MAP_THERE: name})
+    return tensors
 
 
 def _read(

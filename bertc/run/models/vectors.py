@@ -131,12 +131,12 @@ def embed(
     else of a passage's.
     """
     sentences = _sentences(model, folder, pooling, prompt, kind)
-    ways = {name: getattr(sentences, name) for name in ("pooling", "prompt", "longest")}
+    ways = {name: getattr(sentences, name) for name in ("pooling", "dense", "prompt", "longest")}
     task, node = Embed.model_validate(ways), model.encoder.node
     by_token = task.answer.by_token
     normalise = bool(by_token) or (sentences.normalise if normalise is None else normalise)
     task = task.model_copy(update={"normalise": normalise})
-    most = by_token.width if by_token else node.hidden
+    most = by_token.width if by_token else (node.hidden, *task.dense)[-1]
     if width > most:
         raise UsageError(f"vectors of {folder} have {most} numbers, not {width}")
     width, room = width or most, node.room or LONGEST_TEXT
@@ -222,7 +222,8 @@ def _vectors(
     if isinstance(task.pooling, TokenVectors):
         vectors = model.heads[task.head_name].get_submodule("0")(states_bsh).float()
     else:
-        vectors = pooled(task.pooling, states_bsh, mask_bs)
+        maps = model.heads[task.head_name].children() if task.dense else ()
+        vectors = pooled(task.pooling, states_bsh, mask_bs, maps)
     vectors = vectors[..., :width]
     if task.normalise:
         vectors = torch.nn.functional.normalize(vectors, dim=-1)

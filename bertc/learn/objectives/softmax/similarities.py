@@ -5,12 +5,12 @@ candidates, q queries, p some of them, k tokens. Several vectors of a text have 
 and are 0 where there is no token.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from bertc.ir.blocks import TOKEN_PAIRS
@@ -24,21 +24,27 @@ QUERIES_AT_ONCE, DOCUMENTS_AT_ONCE = 256, 1024
 
 
 def pooled(
-    pooling: OneVector, states_bsh: Float[Tensor, "b s h"], real_bs: Bool[Tensor, "b s"]
-) -> Float[Tensor, "b h"]:
-    """A vector (b, h) in fp32 for each row, of the states of its real tokens."""
+    pooling: OneVector,
+    states_bsh: Float[Tensor, "b s h"],
+    real_bs: Bool[Tensor, "b s"],
+    maps: Iterable[nn.Module] = (),
+) -> Float[Tensor, "b d"]:
+    """A vector in fp32 for each row, of the states of its real tokens, after ``maps``."""
     match pooling:
         case "cls":
-            return states_bsh[:, 0].float()
+            vectors = states_bsh[:, 0].float()
         case "mean":
             sums_bh = _real(states_bsh, real_bs, 0.0).sum(1)
-            return sums_bh / real_bs.sum(1, keepdim=True).clamp(min=1)
+            vectors = sums_bh / real_bs.sum(1, keepdim=True).clamp(min=1)
         case "last":
             places_bs = torch.arange(real_bs.shape[1], device=real_bs.device)
             last_b = torch.where(real_bs, places_bs, 0).amax(1)
-            return gather_positions(states_bsh, last_b[:, None])[:, 0].float()
+            vectors = gather_positions(states_bsh, last_b[:, None])[:, 0].float()
         case "max":
-            return _real(states_bsh, real_bs, -torch.inf).amax(1)
+            vectors = _real(states_bsh, real_bs, -torch.inf).amax(1)
+    for linear in maps:
+        vectors = linear(vectors)
+    return vectors
 
 
 def _real(states_bsh: Tensor, real_bs: Tensor, padding: float) -> Tensor:

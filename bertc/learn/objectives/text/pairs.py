@@ -55,7 +55,8 @@ class EmbedTensors(TermTensors[Embed, TaskTargets, WidthMaps]):
             assert isinstance(head, WidthMaps), "it was built for vectors"
             vectors_bsd = dropout(head.of(0, states).float(), self.node.dropout, network.training)
             return vectors_bsd.masked_fill(~targets.passage[..., None], 0.0)
-        vectors_bd = similarities.pooled(self.node.pooling, states, targets.passage)
+        maps = head.children() if self.node.dense else ()
+        vectors_bd = similarities.pooled(self.node.pooling, states, targets.passage, maps)
         if not network.training:
             return vectors_bd
         vectors_bd = dropout(vectors_bd, self.node.dropout, training=True)
