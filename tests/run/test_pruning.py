@@ -58,7 +58,7 @@ KINDS = {
     "heads": (STEPWISE, ""),
     "heads of each layer": ("heads(50%, within=layer)", "norm=pre"),
     "heads by weights": ("heads(40%, by=magnitude)", "optimizer=lamb(1e-3, warmup=2)"),
-    "heads at random": ("heads(40%, by=random)", "share=attention"),
+    "shared heads": ("heads(40%, by=magnitude)", "share=attention"),
     "neurons": ("neurons(50%, every=25%, examples=16)", "activation=relu"),
     "gated neurons": ("neurons(50%)", "activation=geglu(bias=outer)"),
     "neurons of any layer": ("neurons(30%, within=network)", "norm=pre"),

@@ -18,6 +18,7 @@ from bertc.base.storage.plain_file import read_text
 from bertc.check.passes.settings import Checker, layer_values, reads_on
 from bertc.ir.fixes import Rule
 from bertc.ir.learning import Term
+from bertc.ir.methods.method import removing
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.sharing import owners_of
 from bertc.ir.own import Own, OwnClass, Size
@@ -198,7 +199,6 @@ def _mixes(stage: CompleteStage) -> bool:
     return any((layer % every == 0) != (owner % every == 0) for layer, owner in owners)
 
 
-_CUT = {"neurons": ("ffn", "activation"), "heads": ("attention",)}
 OF_OWN_PARTS: tuple[Rule[CompleteStage], ...] = (
     Rule("E390", "pack", lambda s: s.pack and not all(part.packs for part in _parts(s)),
          "a part of your own reads other documents of a row", help="pack=false"),
@@ -215,9 +215,10 @@ OF_OWN_PARTS: tuple[Rule[CompleteStage], ...] = (
          lambda s: (_is_own(s, "attention") and s.norm.within("attention"))
          or (_is_own(s, "ffn") and s.norm.within("ffn")),
          "this norm is within a part, and that is your own", help="norm=pre"),
-    Rule("E390", "prune",
-         lambda s: any(_is_own(s, name) for name in _CUT.get(s.prune.kind, ())),
-         "what is to be removed is within a part of your own", help="remove prune"),
+    Rule("E390", removing,
+         lambda s: any(_is_own(s, name) for method in s.methods for name in method.removes),
+         "what is to be removed is within a part of your own",
+         help=lambda s: f"remove {removing(s)}"),
     Rule("E390", "dropout", lambda s: _is_own(s, "ffn") and s.dropout.ffn,
          "this dropout is within the feed-forward part, and that is your own", help="dropout=0.1"),
 )  # fmt: skip

@@ -66,8 +66,8 @@ class Method(Node):
     """Its tensors, one like each weight, if it has some."""
     restores: ClassVar[bool] = False
     """True if a stage ends with the weights of its best evaluation."""
-    removes: ClassVar[bool] = False
-    """True if a part of the network has only weights of zero from then on, and goes at the end."""
+    removes: ClassVar[tuple[str, ...]] = ()
+    """Settings of parts that lose units: their weights are zero from then on, and go at the end."""
 
     @property
     def text(self) -> str:

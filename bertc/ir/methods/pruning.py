@@ -29,14 +29,13 @@ class _Units(Method):
 
     ``by``: |dL/dgate| of a gate of 1 that multiplies the output of one, its first-order effect on
     the loss (Michel et al. 2019, 2.2; Molchanov et al. 2017, 2.2), a mean over the first
-    ``examples`` rows of the stage; the norm of its weights; or a random number. ``normalize``
-    divides the scores of a layer by their norm. ``within=layer`` removes the same share of every
-    layer. ``every``: so much at a time, with equally many steps of training after each; 0: all
-    before the first step.
+    ``examples`` rows of the stage, or the norm of its weights. ``normalize`` divides the scores of
+    a layer by their norm. ``within=layer`` removes the same share of every layer. ``every``: so
+    much at a time, with equally many steps of training after each; 0: all before the first step.
     """
 
     share: Annotated[Probability, Field(gt=0)]
-    by: Literal["gradient", "magnitude", "random"] = "gradient"
+    by: Literal["gradient", "magnitude"] = "gradient"
     within: Within = "network"
     every: Probability = 0.0
     examples: Annotated[int, Field(ge=1, le=10**9)] = 512
@@ -47,7 +46,6 @@ class _Units(Method):
 
     part: ClassVar[SharedPart]
     setting = "prune"
-    removes = True
     rules = Rules(
         network=(
             Rule("E290", "prune", lambda s: s.prune.excess_in(s),
@@ -112,6 +110,7 @@ class Heads(_Units):
     kind: Literal["heads"] = "heads"
     normalize: bool = True  # run_bertology.py: unless --dont_normalize_importance_by_layer
     part = "attention"
+    removes = ("attention",)
     rules = _Units.rules._replace(network=(
         *_Units.rules.network,
         Rule("E313", "prune", lambda s: s.attention.ties_biases,
@@ -144,6 +143,7 @@ class Neurons(_Units):
     within: Within = "layer"  # DynaBERT run_glue.py: layers stay as wide as each other
     normalize: bool = False
     part = "ffn"
+    removes = ("ffn", "activation")
 
     @property
     def not_exported(self) -> tuple[str, Node] | None:

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from bertc.base.storage import durable
 from bertc.hub.leaving.pruned import entries_of, find_removed, norms
-from bertc.ir.address import key
 from bertc.ir.methods.pruning import Heads, Neurons, Units
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.sharing import OUTPUTS, SharedPart
@@ -104,15 +103,9 @@ class Removing(Acting[Heads | Neurons]):
             return
         if kind.by == "gradient":
             scores = _gradients(session, phase, kind, counts)
-        elif ranks.is_main and kind.by == "magnitude":
+        elif ranks.is_main:
             by_layer = norms(encoder, kind.part, weights)
             scores = {layer: norms_u.tolist() for layer, norms_u in by_layer.items()}
-        elif ranks.is_main:
-            seed = session.resolved.run.seed
-            scores = {
-                layer: [float(key(seed, "prune", kind.part, layer, unit)) for unit in range(number)]
-                for layer, number in counts.items()
-            }
         removed = _broadcast_found(session, choose_by_score(kind, scores, gone, share))
         _zero(session, encoder, kind, removed)
         if ranks.is_main:

@@ -143,7 +143,7 @@ def _grown_here(stage: CompleteStage, before: int) -> Also:
 def methods(program: Complete, diagnostics: Diagnostics) -> None:
     """Report stages whose network does not go with a method.
 
-    ``layers=2 heads=2 prune=heads(80%)`` is E290, ``adapt=lora freeze=2`` E360.
+    ``adapt=lora freeze=2`` is E360.
     """
     if diagnostics.found:
         return
