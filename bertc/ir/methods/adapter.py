@@ -113,7 +113,7 @@ class Lora(Method):
         Rule("E360", removing, removing,
              lambda s: f"what {removing(s)} sets to zero an adapter would train again",
              also=("adapt", "adapt is set here"), help=lambda s: f"{removing(s)}=none",
-             label="a run that begins with this one can do that"),
+             label="set it in a run that begins with this one"),
         Rule("E360", "adapt", lambda s: s.generator.kind == "network",
              "adapt freezes the tables that a generator shares with the network and trains",
              also=("generator", "generator is set here"), help="adapt=none"),
