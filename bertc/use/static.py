@@ -21,7 +21,8 @@ from bertc.cost import units
 from bertc.hub.folders import MODULES, SETTINGS, replacing
 from bertc.hub.sentences import Sentences, vectors_of
 from bertc.ir.learning import Embed
-from bertc.ir.learning.answer import OneVector, TokenVectors
+from bertc.ir.learning.answer import TokenVectors
+from bertc.ir.learning.vector_task import TOKENS_HEAD
 from bertc.learn.objectives import MicroBatch
 from bertc.learn.objectives.softmax.similarities import pooled
 from bertc.machine.display import choose
@@ -72,7 +73,7 @@ def export_static(run: Path, to: Path) -> StaticFolder:
     place_on_device(model, "auto", "fp32")
     numbers = _read_alone(vocabulary)
     display = choose(quiet=False)
-    states_ne = _states(model, vocabulary, numbers, ways.pooling, display)
+    states_ne = _states(model, vocabulary, numbers, ways, display)
     display.close()
     vectors_ne = on_main_axes(states_ne)[:, :WIDTH] * weights(len(numbers))[:, None]
     table_ve = torch.zeros(vocabulary.size, vectors_ne.shape[1])
@@ -100,9 +101,11 @@ def _read_alone(vocabulary: Vocabulary) -> list[int]:
 
 @torch.no_grad()
 def _states(
-    model: Model, vocabulary: Vocabulary, numbers: list[int], pooling: OneVector, show: Progress
+    model: Model, vocabulary: Vocabulary, numbers: list[int], ways: Sentences, show: Progress
 ) -> Tensor:
     """The vector (n, e) of each token as a text."""
+    assert not isinstance(ways.pooling, TokenVectors), "it is refused"
+    maps = [*model.heads[TOKENS_HEAD].children()] if ways.dense else []
     template, rows, vectors = template_of(vocabulary), list[TextRow](), list[Tensor]()
     for number in numbers:
         ids, segments = zip(*fill_template(template, [number], None), strict=True)
@@ -111,7 +114,7 @@ def _states(
     for part, inputs in in_batches(model, rows, vocabulary.pad):
         assert inputs.attention_mask is not None, "rows are padded"
         states_bsh = model.read_on(inputs).last
-        vectors.append(pooled(pooling, states_bsh, inputs.attention_mask).cpu())
+        vectors.append(pooled(ways.pooling, states_bsh, inputs.attention_mask, maps).cpu())
         show.advance(len(part))
     show.end()
     return torch.cat(vectors).double()
