@@ -1,0 +1,155 @@
+"""``bertc build RUN -o model.c``: a program in C, and the file of its weights."""
+
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+
+import numpy as np
+import sympy
+import torch
+from numpy.typing import NDArray
+from torch.export import Dim, ExportedProgram
+
+from bertc.lab.c.expressions import N, Value, c_text, uniform
+from bertc.lab.c.kernels import KERNELS
+from bertc.lab.c.layers import Function
+from bertc.lab.c.writing import PANEL, Statement, Tag, Writer, name_of
+from bertc.lab.onnx.tracing import quiet, random_inputs
+from bertc.lab_api import Graph
+
+TRACED = 6
+"""Tokens of the row that is traced."""
+MAGIC = b"bertc C\n"
+HEADER = 64
+"""Bytes before the tensors of a weights file: magic, digest, and sizes."""
+BUILD = "cc -O3 -march=native model.c -lm; with -fopenmp on all cores"
+READ = {"input_ids": "(model)->ids", "token_type_ids": "(model)->segments"}
+MOST = 1 << 20
+"""Tokens of a row, where positions set no limit."""
+ODD = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9)
+
+
+def trace(graph: Graph) -> ExportedProgram:
+    """The operations of a graph for one row of any length."""
+    room = graph.model.encoder.node.room
+    inputs = random_inputs(graph, 1, min(TRACED, room or TRACED))
+    axes = {1: Dim("length", max=room)}
+    with torch.no_grad(), quiet():
+        traced = torch.export.export(
+            graph, (), kwargs=inputs, dynamic_shapes=dict.fromkeys(inputs, axes)
+        )
+        return traced.run_decompositions({})
+
+
+def write(graph: Graph) -> tuple[Function, Writer]:
+    """The function of a network, which gives every result as soon as it is computed."""
+    traced, body = trace(graph), graph.model.encoder.node
+    signature = traced.graph_signature
+    homes = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    homes |= signature.inputs_to_lifted_tensor_constants
+    state = {**traced.state_dict, **traced.constants}
+    known = {name: state[home].data.contiguous() for name, home in homes.items()}
+    names = {known[n].data_ptr(): name_of(home, "") for n, home in homes.items()}
+    letters = {N: "s", sympy.Integer(body.hidden): "h"}
+    writer = Writer(KERNELS, letters, set(), names, values=known)
+    nodes = [node for node in traced.graph.nodes if node.op == "call_function"]
+    for node in nodes:
+        if node.target.__name__ == "linear.default" and node.args[1].name in known:
+            writer.packed.add(known[node.args[1].name].data_ptr())
+    for name in graph.inputs:
+        read = lambda address, name=name: f"(long){name}[{c_text(address)}]"  # noqa: E731
+        row = (sympy.Integer(1), N), (N, sympy.Integer(1))
+        ones = uniform(row[0], torch.int64, 1)
+        value = Value(*row, torch.int64, read, early=False)
+        writer.values[name] = ones if name == "attention_mask" else value
+    for node in nodes:
+        writer.read(node)
+    (output,) = next(node for node in traced.graph.nodes if node.op == "output").args
+    for number, node in enumerate(output):
+        _give(writer, number, writer.value(writer.values[node.name]))
+    return Function(writer.early, writer.late, writer.tags), writer
+
+
+def _give(writer: Writer, number: int, value: Value) -> None:
+    """Give a result behind the statement that writes it last."""
+    writer.name = f"result_{number}"
+    (pointer, count), shape = writer.rows(value), value.shape
+    buffer = re.search(r"\$b\d+\$", pointer)
+    assert buffer, "results are computed"
+    places = [n for n, s in enumerate(writer.late) if s.writes == buffer[0]]
+    about = writer.late[places[-1]].about
+    address, width = pointer.rpartition(", ")[0], c_text(shape[-1]) if shape else "1"
+    line = f"receive(context, $r{number}$, {address}, {count}, {width});"
+    writer.late.insert(places[-1] + 1, Statement(line, about))
+
+
+def packed(tag: Tag) -> NDArray[np.float32]:
+    """The numbers of a weight in the order of the file."""
+    assert tag.tensor is not None, "it is a weight"
+    array = tag.tensor.detach().float().numpy()
+    if tag.packed:
+        rows, width = -(-array.shape[0] // PANEL) * PANEL, array.shape[1]
+        array = np.concatenate([array, np.zeros((rows - len(array), width), np.float32)])
+        array = array.reshape(-1, PANEL, width).swapaxes(1, 2)
+    flat = array.ravel()
+    return np.concatenate([flat, np.zeros(-len(flat) % PANEL, np.float32)])
+
+
+def digest(content: bytes) -> int:
+    """A hash of 64 bits: a sum of mixed words, each with its place."""
+    words = np.frombuffer(content + bytes(-len(content) % 8), "<u8")
+    first, other = map(np.uint64, ODD)
+    with np.errstate(over="ignore"):
+        mixed = (words ^ (np.arange(1, len(words) + 1, dtype=np.uint64) * first)) * other
+        return int(((mixed ^ (mixed >> np.uint64(29))) * first).sum(dtype=np.uint64))
+
+
+def chosen(library: str, text: str) -> str:
+    """The parts of a library that a text needs, which are apart by two blank lines."""
+    parts, needed = library.strip().split("\n\n\n"), text
+    define = re.compile(r"^(?:static [^\n(;]*?(\w+)\(|#define (\w+)\()", re.MULTILINE)
+    names = [{name for pair in define.findall(part) for name in pair if name} for part in parts]
+    taken = {number for number, one in enumerate(names) if not one}
+    for _ in parts:
+        words = {*re.findall(r"\w+", needed)}
+        taken |= {number for number, one in enumerate(names) if one & words}
+        needed = "\n".join([text, *(parts[number] for number in sorted(taken))])
+    return "\n\n".join(part for number, part in enumerate(parts) if number in taken)
+
+
+def c_file(graph: Graph, name: str, tokenizer: tuple[str, bytes]) -> tuple[str, bytes]:
+    """A program, and the content of its weights file, ``name``."""
+    function, writer = write(graph)
+    states = len(graph.layers) + graph.states
+    groups = [0] * states + [*range(1, len(graph.outputs) - states + 1)]
+    arrays = [packed(tag) for name, tag in writer.tags.items() if name[1] == "w"]
+    tensors = b"".join(array.astype("<f4").tobytes() for array in arrays)
+    content = tensors + tokenizer[1] + bytes(-len(tokenizer[1]) % 8)
+    total, hashed = HEADER + len(content), digest(content)
+    header = MAGIC + hashed.to_bytes(8, "little") + total.to_bytes(8, "little")
+    body, inputs = graph.model.encoder.node, [n for n in graph.inputs if n in READ]
+    values = {
+        "HEADER": HEADER, "DIGEST": f"UINT64_C({hashed:#x})", "FILE_BYTES": f"UINT64_C({total})",
+        "TENSORS_END": HEADER + len(tensors), "WEIGHTS": f'"{name}"', "LONGEST": body.room or MOST,
+        "TOKENS": body.vocab_size, "SEGMENTS": max(1, body.kinds_of_segments),
+        "RESULTS": len(graph.outputs), "ANSWER": len(graph.outputs) - 1,
+        "INPUTS(model)": ", ".join(READ[n] for n in inputs),
+    }  # fmt: skip
+    tables = {
+        "char *const NAMES": [f'"{output.name}"' for output in graph.outputs],
+        "int AXES": [str(len(output.axes)) for output in graph.outputs],
+        "int GROUPS": [*map(str, groups)],
+    }
+    network = "\n".join([*function.memory(), "", *function.text(inputs, groups)])
+    main = f"{_library('program.c')}\n\n\n{_library('main.c')}"
+    parts = [
+        f"/* {graph.model.resolved.name}: {BUILD} */", _library("begin.c"),
+        "\n".join(f"#define {name} {value}" for name, value in values.items()),
+        "\n".join(f"static const {n}[RESULTS] = {{{', '.join(v)}}};" for n, v in tables.items()),
+        chosen(_library("kernels.c"), network + main), network, tokenizer[0], main,
+    ]  # fmt: skip
+    return "\n\n".join(part.strip() for part in parts) + "\n", header + bytes(HEADER - 24) + content
+
+
+def _library(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,223 @@
+"""Statements as a function of C: layers that differ in weights alone as one loop, and memory."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise, takewhile
+
+from bertc.lab.c.expressions import c_text
+from bertc.lab.c.writing import Statement, Tag
+
+TAG = re.compile(r"\$[bwr]\d+\$")
+NUMBER = re.compile(r"\.\d+\b")
+
+
+@dataclass
+class Loop:
+    """Statements that are repeated, and of each the tags at its places, one a time."""
+
+    begin: int
+    period: int
+    times: int
+    lines: list[list[tuple[str, ...]]] = field(default_factory=list)
+    carried: dict[str, str] = field(default_factory=dict)
+    """Buffers that the first time reads, and those that the next ones read for them."""
+
+    @property
+    def columns(self) -> list[tuple[str, ...]]:
+        """All places."""
+        return [*dict.fromkeys(column for line in self.lines for column in line)]
+
+    @property
+    def end(self) -> int:
+        """The statement after it."""
+        return self.begin + self.period * self.times
+
+
+def find_loop(statements: Sequence[Statement], tags: dict[str, Tag]) -> Loop:
+    """The longest repetition of statements; without any it is empty."""
+    shapes = [TAG.sub("$", s.text) for s in statements]
+    best = Loop(len(statements), 0, 0)
+    for period in range(1, len(shapes) // 2 + 1):
+        for begin in range(len(shapes) - 2 * period + 1):
+            alike = zip(shapes[begin:], shapes[begin + period :], strict=False)
+            same = sum(1 for _ in takewhile(lambda two: two[0] == two[1], alike))
+            loop = Loop(begin, period, same // period + 1)
+            longer = loop.times * period > best.times * best.period
+            if loop.times > 1 and longer and _fits(loop, statements, tags):
+                best = loop
+    return best
+
+
+def _fits(loop: Loop, statements: Sequence[Statement], tags: dict[str, Tag]) -> bool:
+    """Whether every time reads what the one before wrote, and nothing else of it is read."""
+    rounds = [statements[loop.begin + loop.period * k :][: loop.period] for k in range(loop.times)]
+    written = [{s.writes: place for place, s in enumerate(r) if s.writes} for r in rounds]
+    after = {tag for s in statements[loop.end :] for tag in TAG.findall(s.text)}
+    loop.lines = [
+        [*zip(*(TAG.findall(s.text) for s in line), strict=True)]
+        for line in zip(*rounds, strict=True)
+    ]
+    for first, *rest in loop.columns:
+        if first[1] == "r" and len({int(b[2:-1]) - int(a[2:-1]) for a, b in pairwise((first, *rest))}) > 1:
+            return False
+        if first[1] != "b" or {first} == {*rest}:
+            continue
+        here = {w.get(tag) for w, tag in zip(written, (first, *rest), strict=True)}
+        before = {w.get(tag) for w, tag in zip(written, rest, strict=False)}
+        if None not in here:
+            if len(here) > 1 or after & {first, *rest[:-1]}:
+                return False
+        elif len(before) > 1 or None in before or first in {*after, *written[0], *loop.carried}:
+            return False
+        elif tags[first].size != tags[rest[0]].size:
+            return False
+        else:
+            loop.carried[first] = {w: tag for tag, w in written[0].items()}[before.pop()]
+    fixed = {column[0] for column in loop.columns if len({*column}) == 1}
+    return not fixed & {*loop.carried} and len({*loop.carried.values()}) == len(loop.carried)
+
+
+class Function:
+    """The function of a network and its memory; ``names`` of tags are unique."""
+
+    def __init__(
+        self, early: Sequence[Statement], late: Sequence[Statement], tags: dict[str, Tag]
+    ) -> None:
+        loop = self.loop = find_loop(late, tags)
+        self.tags, self.begin = tags, len(early) + loop.begin
+        self.statements = [*early, *late[: loop.begin + loop.period], *late[loop.end :]]
+        self.end, self.names = self.begin + loop.period, dict[str, str]()
+        carried = dict.fromkeys(loop.carried, "states")
+        for tag, about in tags.items():
+            name = clean = carried.get(tag) or re.sub(r"\W+", "_", about.name)
+            number = 1
+            while name in {*self.names.values(), "scratch", "weights", "memory", "wanted", "n", "w"}:
+                name = f"{clean}_{(number := number + 1)}"
+            self.names[tag] = name
+        # What the last time wrote is where the next one would read it.
+        back = {role: first for first, role in loop.carried.items()}
+        self.after = {c[-1]: back.get(c[0], c[0]) for c in loop.columns if len({*c}) > 1}
+        self.slots = [*self._slots()]
+
+    def _used(self) -> dict[str, tuple[int, int]]:
+        """The first and last statement of every buffer."""
+        used = dict[str, tuple[int, int]]()
+        around = {*self.loop.carried, *self.loop.carried.values()}
+        for number, statement in enumerate(self.statements):
+            for tag in TAG.findall(statement.text):
+                tag = self.after.get(tag, tag) if number >= self.end else tag
+                if tag[1] == "b":
+                    used[tag] = used.get(tag, (number,))[0], number
+        for tag, (first, last) in used.items():
+            if tag in around or first < self.begin <= last < self.end:
+                used[tag] = min(first, self.begin), max(last, self.end - 1)
+        return used
+
+    def _slots(self) -> list[list[str]]:
+        """Buffers of one size, each where those before it in the list are read no more."""
+        used, slots = self._used(), list[list[str]]()
+        for tag, (first, _) in sorted(used.items(), key=lambda item: item[1]):
+            for slot in slots:
+                if self.tags[slot[0]].size == self.tags[tag].size and used[slot[-1]][1] < first:
+                    slot.append(tag)
+                    break
+            else:
+                slots.append([tag])
+        return slots
+
+    def memory(self) -> list[str]:
+        """The function that says how many numbers a row takes in memory."""
+        scratch = "0"
+        for one in filter(None, dict.fromkeys(s.scratch for s in self.statements)):
+            scratch = f"larger_whole({scratch}, {one})" if scratch != "0" else one
+        sizes = (f"    count += padded({c_text(self.tags[slot[0]].size)});" for slot in self.slots)
+        return [
+            "static long scratch_of(long n) {", f"    return padded({scratch});", "}", "",
+            "/* The numbers that a row of n tokens takes in memory. */",
+            "static long memory_of(long n) {", "    long count = scratch_of(n);", *sizes,
+            "    return count;", "}",
+        ]  # fmt: skip
+
+    def text(self, inputs: Sequence[str], groups: Sequence[int]) -> list[str]:
+        """The function; results of a group are computed if its bit is wanted."""
+        fields = [c for c in self.loop.columns if c[0][1] == "w" and len({*c}) > 1]
+        fixed = {t for s in self.statements for t in TAG.findall(s.text) if t[1] == "w"}
+        fixed -= {tag for column in fields for tag in column}
+        fixed |= {c[0] for c in self.loop.columns if c[0][1] == "w" and c not in fields}
+        given = "".join(f"const int32_t *{name}, " for name in inputs)
+        lines = [
+            "static void network(const float *weights, long n, " + given.rstrip(),
+            "                    float *memory, unsigned wanted, receiver receive, void *context) {",
+            *(f"    const float *{self.names[t]} = {self._weight(t)};" for t in self.tags if t in fixed),
+            "    float *scratch = memory, *next = memory + scratch_of(n);",
+        ]
+        for slot in self.slots:
+            for tag in slot:
+                kind = "float" if self.tags[tag].floats else "int32_t"
+                cast = "" if kind == "float" else f"({kind} *)"
+                lines.append(f"    {kind} *{self.names[tag]} = {cast}next;")
+            lines.append(f"    next += padded({c_text(self.tags[slot[0]].size)});")
+        if fields:
+            names = [f"*{self._field(fields, c)}" for c in fields]
+            rows = (", ".join(self._weight(c[k]) for c in fields) for k in range(self.loop.times))
+            lines += ["    const struct {", f"        const float {', '.join(names)};"]
+            lines += [f"    }} layers[{self.loop.times}] = {{", *(f"        {{{r}}}," for r in rows), "    };"]
+        lines += self._statements(fields, groups)
+        return [*lines, "}"]
+
+    def _statements(self, fields: list[tuple[str, ...]], groups: Sequence[int]) -> list[str]:
+        lines, about, needed = list[str](), "", self._needed(groups)
+        everything = guard = sum({1 << group for group in groups})
+        for number, statement in enumerate(self.statements):
+            if self.loop.period and number == self.begin:
+                lines.append(f"for (int layer = 0; layer < {self.loop.times}; layer++) {{")
+            inside = self.begin <= number < self.end
+            module = NUMBER.sub("", statement.about).removeprefix("model.").removeprefix("encoder.")
+            places = iter(self.loop.lines[number - self.begin] if inside else [])
+            text = TAG.sub(lambda m, i=inside, p=places: self._shown(m[0], next(p) if i else (), fields), statement.text)
+            mask = needed[number] if number >= self.end or not self.loop.period else everything
+            if mask != guard:
+                lines += ["}"] * (guard != everything)
+                lines += [f"if (wanted & {mask}u) {{"] * (mask != everything)
+                guard = mask
+            if module != about:
+                lines += [f"{'    ' * (inside or guard != everything)}/* {module or 'results'} */"]
+                about = module
+            lines += [f"{'    ' * (inside or guard != everything)}{line}" for line in text.split("\n")]
+            if self.loop.period and number == self.end - 1:
+                for first, role in self.loop.carried.items():
+                    a, b = self.names[first], self.names[role]
+                    lines.append(f"    float *last_{a} = {a};\n        {a} = {b};\n        {b} = last_{a};")
+                lines.append("}")
+        lines += ["}"] * (guard != everything)
+        return [f"    {line}" for line in lines]
+
+    def _shown(self, tag: str, column: tuple[str, ...], fields: list[tuple[str, ...]]) -> str:
+        """A tag in the function."""
+        if tag[1] == "r":
+            step = int(column[1][2:-1]) - int(tag[2:-1]) if column else 0
+            return f"{tag[2:-1]}{' + layer' * (step > 0)}{f' * {step}' * (step > 1)}"
+        if column in fields:
+            return f"layers[layer].{self._field(fields, column)}"
+        return self.names[tag if column else self.after.get(tag, tag)]
+
+    def _field(self, fields: list[tuple[str, ...]], column: tuple[str, ...]) -> str:
+        alike = [c for c in fields if c[0] == column[0]].index(column)
+        return self.names[column[0]] + (f"_{alike + 1}" if alike else "")
+
+    def _weight(self, tag: str) -> str:
+        before = [*self.tags].index(tag)
+        sizes = (one.size for name, one in [*self.tags.items()][:before] if name[1] == "w")
+        return f"weights + {sum(-(-int(size) // 16) * 16 for size in sizes)}"
+
+    def _needed(self, groups: Sequence[int]) -> list[int]:
+        """The bits of the results that every statement is for."""
+        needed, bits = [0] * len(self.statements), dict[str, int]()
+        for number in reversed(range(len(self.statements))):
+            tags = [self.after.get(t, t) for t in TAG.findall(self.statements[number].text)]
+            written = self.statements[number].writes
+            mask = sum({1 << groups[int(t[2:-1])] for t in tags if t[1] == "r"})
+            needed[number] = mask | bits.get(self.after.get(written, written), 0)
+            bits |= {t: bits.get(t, 0) | needed[number] for t in tags}
+        return needed
