@@ -86,13 +86,12 @@ def _give(writer: Writer, number: int, value: Value) -> None:
 def packed(tag: Tag) -> NDArray[np.float32]:
     """The numbers of a weight in the order of the file."""
     assert tag.tensor is not None, "it is a weight"
-    array = tag.tensor.detach().float().numpy()
-    if tag.packed:
-        rows, width = -(-array.shape[0] // PANEL) * PANEL, array.shape[1]
-        array = np.concatenate([array, np.zeros((rows - len(array), width), np.float32)])
-        array = array.reshape(-1, PANEL, width).swapaxes(1, 2)
-    flat = array.ravel()
-    return np.concatenate([flat, np.zeros(-len(flat) % PANEL, np.float32)])
+    width = tag.tensor.shape[-1] if tag.packed else 1
+    rows = tag.tensor if tag.packed else tag.tensor.as_strided((tag.tensor.numel(), 1), (1, 1))
+    array = rows.detach().float().numpy()
+    filled = np.zeros((-(-len(array) // PANEL) * PANEL, width), np.float32)
+    filled[: len(array)] = array
+    return filled.reshape(-1, PANEL, width).swapaxes(1, 2).ravel()
 
 
 def digest(content: bytes) -> int:

@@ -91,16 +91,13 @@ static inline float gelu_tanh(float x) {
     float total = 0.0f;                                                                           \
     do {                                                                                          \
         float parts[PANEL] = {0.0f};                                                              \
-        long at = 0;                                                                              \
-        for (; at + PANEL <= (count); at += PANEL)                                                \
+        const long even = (count) - (count) % PANEL;                                              \
+        for (long at = 0; at < even; at += PANEL)                                                 \
             for (long part = 0; part < PANEL; part++) {                                           \
                 const long i = at + part;                                                         \
                 parts[part] += (f);                                                               \
             }                                                                                     \
-        for (; at < (count); at++) {                                                              \
-            const long i = at;                                                                    \
-            parts[0] += (f);                                                                      \
-        }                                                                                         \
+        for (long i = even; i < (count); i++) parts[0] += (f);                                    \
         for (long part = 0; part < PANEL; part++) total += parts[part];                           \
     } while (0)
 
