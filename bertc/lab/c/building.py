@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch.export import Dim, ExportedProgram
 
+from bertc import Trained
 from bertc.lab.c.expressions import N, Value, c_text, uniform
 from bertc.lab.c.kernels import KERNELS
 from bertc.lab.c.layers import Function
@@ -116,12 +117,13 @@ def chosen(library: str, text: str) -> str:
     return "\n\n".join(part for number, part in enumerate(parts) if number in taken)
 
 
-def c_file(graph: Graph, name: str, tokenizer: tuple[str, bytes]) -> tuple[str, bytes]:
+def c_file(model: Trained, name: str, tokenizer: tuple[str, bytes]) -> tuple[str, bytes]:
     """A program, and the content of its weights file, ``name``."""
+    graph = model.graph(layers=True)
     function, writer = write(graph)
     states = len(graph.layers) + graph.states
     groups = [0] * states + [*range(1, len(graph.outputs) - states + 1)]
-    arrays = [packed(tag) for name, tag in writer.tags.items() if name[1] == "w"]
+    arrays = [packed(tag) for key, tag in writer.tags.items() if key[1] == "w"]
     tensors = b"".join(array.astype("<f4").tobytes() for array in arrays)
     content = tensors + tokenizer[1] + bytes(-len(tokenizer[1]) % 8)
     total, hashed = HEADER + len(content), digest(content)
@@ -129,25 +131,54 @@ def c_file(graph: Graph, name: str, tokenizer: tuple[str, bytes]) -> tuple[str, 
     body, inputs = graph.model.encoder.node, [n for n in graph.inputs if n in READ]
     values = {
         "HEADER": HEADER, "DIGEST": f"UINT64_C({hashed:#x})", "FILE_BYTES": f"UINT64_C({total})",
-        "TENSORS_END": HEADER + len(tensors), "WEIGHTS": f'"{name}"', "LONGEST": body.room or MOST,
-        "TOKENS": body.vocab_size, "SEGMENTS": max(1, body.kinds_of_segments),
-        "RESULTS": len(graph.outputs), "ANSWER": len(graph.outputs) - 1,
-        "INPUTS(model)": ", ".join(READ[n] for n in inputs),
+        "TENSORS_END": HEADER + len(tensors), "WEIGHTS": _quoted(name), "TOP": 5,
+        "LONGEST": body.room or MOST, "TOKENS": body.vocab_size, "RESULTS": len(graph.outputs),
+        "SEGMENTS": max(1, body.kinds_of_segments), "MASK": model.tokenizer.vocabulary.mask,
+        "TOKENIZES": int(bool(tokenizer[1])), "INPUTS(model)": ", ".join(READ[n] for n in inputs),
+        **_answer(graph, states),
     }  # fmt: skip
     tables = {
-        "char *const NAMES": [f'"{output.name}"' for output in graph.outputs],
-        "int AXES": [str(len(output.axes)) for output in graph.outputs],
-        "int GROUPS": [*map(str, groups)],
+        "char *const NAMES[RESULTS]": [_quoted(output.name) for output in graph.outputs],
+        "int AXES[RESULTS]": [str(len(output.axes)) for output in graph.outputs],
+        "int GROUPS[RESULTS]": [*map(str, groups)],
     }
     network = "\n".join([*function.memory(), "", *function.text(inputs, groups)])
     main = f"{_library('program.c')}\n\n\n{_library('main.c')}"
     parts = [
         f"/* {graph.model.resolved.name}: {BUILD} */", _library("begin.c"),
         "\n".join(f"#define {name} {value}" for name, value in values.items()),
-        "\n".join(f"static const {n}[RESULTS] = {{{', '.join(v)}}};" for n, v in tables.items()),
+        "\n".join(f"static const {n} = {{{', '.join(v)}}};" for n, v in tables.items()),
         chosen(_library("kernels.c"), network + main), network, tokenizer[0], main,
     ]  # fmt: skip
     return "\n\n".join(part.strip() for part in parts) + "\n", header + bytes(HEADER - 24) + content
+
+
+def _answer(graph: Graph, states: int) -> dict[str, object]:
+    """What a text is answered with: the first task, else masked tokens, else a vector."""
+    heads, stage = graph.heads, graph.model.resolved.stages[-1]
+    outputs = graph.outputs[states:]
+    vectors = [o.name for o in outputs if o.axes == ("batch", "hidden")][-1:]
+    roles = ["v" if o.axes == ("batch", "hidden") else "s" for o in outputs]
+    roles = ["p" if o.name in vectors else r for o, r in zip(outputs, roles, strict=True)]
+    task = next(iter(stage.tasks), None)
+    kind, place = ("f" if heads else "v"), len(graph.outputs) - (len(heads) or len(outputs) + 1)
+    ways = {"labels": "l", "several": "m", "score": "s", "vector": "v"}
+    labels = graph.outputs[place].labels
+    if task:
+        kind = ways.get(task.answer.kind, "n")
+    return {
+        "ANSWER": place, "KIND": f"'{kind}'", "ROLES": _quoted("t" * states + "".join(roles)),
+        "UNIT": int(getattr(task, "normalise", False)),
+        "READS": getattr(task, "longest", 0) or (stage.seq if task else 0) or "LONGEST",
+        "LABELS": f"((const char *const[]){{{', '.join(map(_quoted, labels)) or 'NULL'}}})",
+        "LEAST": f"((const float[]){{{', '.join(['0.5f'] * max(1, len(labels)))}}})",
+    }  # fmt: skip
+
+
+def _quoted(text: str) -> str:
+    """A string of C, whose letters beyond ASCII are octal bytes."""
+    letters = (chr(b) if 31 < b < 127 and b not in b'"\\?' else f"\\{b:03o}" for b in text.encode())
+    return f'"{"".join(letters)}"'
 
 
 def _library(name: str) -> str:

@@ -26,10 +26,10 @@ static int next_line(FILE *file, line *read) {
 }
 
 
-static void print_string(const char *text, size_t bytes) {
-    putchar('"');
-    for (size_t i = 0; i < bytes; i++) {
-        const unsigned char letter = (unsigned char)text[i];
+static void print_string(const char *before, const char *text) {
+    printf("%s\"", before);
+    for (; *text; text++) {
+        const unsigned char letter = (unsigned char)*text;
         if (letter == '"' || letter == '\\') printf("\\%c", letter);
         else if (letter < 32) printf("\\u%04x", letter);
         else putchar(letter);
@@ -92,54 +92,227 @@ static long numbers(const char *text, size_t *at, long *values, long most) {
 }
 
 
-/* --ids: token ids, and after a tab segments, to all results by their names. */
-static int answer_ids(bertc *model, const line *read, results *all) {
-    const long most = (long)read->length / 2 + 2;
-    long *values = malloc((size_t)most * 2 * sizeof(long));
-    if (!values || make_row(model, most)) {
-        free(values);
-        return NO_MEMORY;
+/* The value of a field of a JSON object, or NULL. */
+static const char *field(const char *json, const char *name) {
+    const size_t length = strlen(name);
+    int depth = 0, key = 1;
+    for (; *json; json++) {
+        if (*json == '"') {
+            const char *begin = ++json;
+            while (*json && *json != '"') json += *json == '\\' && json[1] ? 2 : 1;
+            if (!*json) return NULL;
+            const int same = (size_t)(json - begin) == length && !strncmp(begin, name, length);
+            if (depth == 1 && key && same) {
+                for (json++; *json == ' ' || *json == ':'; json++) continue;
+                return json;
+            }
+        } else if (*json == '{' || *json == '[') {
+            depth++;
+        } else if (*json == '}' || *json == ']') {
+            depth--;
+        }
+        if (depth == 1 && (*json == ':' || *json == ',')) key = *json == ',';
     }
-    size_t at = 0;
-    const long n = numbers(read->text, &at, values, most);
-    while (read->text[at] == '\t') at++;
-    const long segments = numbers(read->text, &at, values + most, most);
-    int error = at != read->length || (segments && segments != n) ? NOT_A_REQUEST : 0;
-    for (long i = 0; i < n; i++) {
-        const long segment = segments ? values[most + i] : 0;
-        if (values[i] < 0 || values[i] >= TOKENS || segment < 0 || segment >= SEGMENTS)
-            error = error ? error : NO_SUCH_TOKEN;
+    return NULL;
+}
+
+
+/* A string of JSON as UTF-8 in place of its beginning; -1 if it is none. */
+static long plain_text(char *json) {
+    char *to = json, *from = json + 1;
+    if (*json != '"') return -1;
+    while (*from != '"') {
+        if (!*from) return -1;
+        if (*from != '\\') {
+            *to++ = *from++;
+            continue;
+        }
+        const char *escapes = strchr("\"\"\\\\//b\bf\fn\nr\rt\t", from[1]);
+        if (from[1] && from[1] != 'u' && escapes) *to++ = escapes[1];
+        if (from[1] != 'u' && !escapes) return -1;
+        from += 2;
+        if (from[-1] != 'u') continue;
+        unsigned point = 0, low = 0;
+        if (sscanf(from, "%4x", &point) != 1) return -1;
+        from += 4;
+        if (point >= 0xD800 && point < 0xDC00 && sscanf(from, "\\u%4x", &low) == 1) {
+            point = 0x10000 + ((point - 0xD800) << 10) + (low - 0xDC00);
+            from += 6;
+        }
+        const int more = (point > 0x7F) + (point > 0x7FF) + (point > 0xFFFF);
+        static const unsigned MARKS[] = {0, 0xC0, 0xE0, 0xF0};
+        *to++ = (char)(MARKS[more] | point >> 6 * more);
+        for (int k = more - 1; k >= 0; k--) *to++ = (char)(0x80 | (point >> 6 * k & 0x3F));
+    }
+    return to - json;
+}
+
+
+/* Token ids and segments of a row: those after --ids, or in a request of a proof. */
+static long given_row(bertc *model, const char *ids, const char *segments, size_t bytes, int *error) {
+    const long most = (long)bytes / 2 + 2;
+    long *values = malloc((size_t)most * 2 * sizeof(long));
+    size_t at = 0, end = 0;
+    *error = !values || make_row(model, most) ? NO_MEMORY : 0;
+    const long n = *error ? 0 : numbers(ids, &at, values, most);
+    const long count = *error || !segments ? 0 : numbers(segments, &end, values + most, most);
+    if (!*error && count && count != n) *error = NOT_A_REQUEST;
+    for (long i = 0; i < n && !*error; i++) {
+        const long segment = count ? values[most + i] : 0;
+        if (values[i] >= TOKENS || segment >= SEGMENTS) *error = NO_SUCH_TOKEN;
         model->ids[i] = (int32_t)values[i];
         model->segments[i] = (int32_t)segment;
     }
     free(values);
-    if (!error) error = run_row(model, n, ~0u, all);
+    return n;
+}
+
+
+/* --ids: token ids, and after a tab segments, to all results by their names. */
+static int answer_ids(bertc *model, line *read) {
+    const char *tab = strchr(read->text, '\t');
+    int error;
+    const long n = given_row(model, read->text, tab ? tab + 1 : NULL, read->length, &error);
+    if (!error) error = run_row(model, n, ~0u, &model->results);
     if (error) return error;
     for (int number = 0; number < RESULTS; number++) {
         printf("%s\"%s\": ", number ? ", " : "{", NAMES[number]);
-        print_result(all, number, NULL, 0, NULL, 0);
+        print_result(&model->results, number, NULL, 0, NULL, 0);
     }
     printf("}\n");
     return 0;
 }
 
 
+/* --proof: a request of bertc verify to tokens, states, vectors and scores at some places. */
+static int answer_proof(bertc *model, line *read) {
+    const char *request = read->text, *ids = field(request, "ids"), *at = field(request, "positions");
+    const char *segments = field(request, "segments"), *columns = field(request, "columns");
+    const char *text_at = field(request, "text"), *pair_at = field(request, "pair");
+    const long most = (long)read->length;
+    long *places = malloc((size_t)(2 * most) * sizeof(long) + 1), *some = places ? places + most : NULL;
+    int error = !places ? NO_MEMORY : ids && at && text_at ? 0 : NOT_A_REQUEST, opened = 0;
+    size_t end = 0;
+    const long count = error ? 0 : numbers(at, &end, places, most);
+    long n = error ? 0 : given_row(model, ids, segments, read->length, &error);
+    const long given = n;
+    if (TOKENIZES && !error) {
+        char *text = read->text + (text_at - request);
+        char *pair = pair_at ? read->text + (pair_at - request) : NULL;
+        const long bytes = plain_text(text), more = pair ? plain_text(pair) : 0;
+        if (bytes < 0 || more < 0) error = NOT_A_REQUEST;
+        else n = read_text(model, text, (size_t)bytes, pair, (size_t)more);
+    }
+    if (!error) error = n < 0 ? (int)-n : run_row(model, n, ~0u, &model->results);
+    for (long i = 0; i < n && !error; i++)
+        printf("%s%ld", i ? ", " : "{\"tokens\": [", (long)model->ids[i]);
+    int same = !error && n == given && (end = 0, numbers(ids, &end, some, most)) == n;
+    for (long i = 0; i < n && same; i++) same = some[i] == model->ids[i];
+    for (long i = 0; i < count && same; i++) same = places[i] < n;
+    if (!error) putchar(']');
+    for (int number = 0; number < RESULTS && same; number++) {
+        const char role = ROLES[number];
+        if (role != 't' && role != 'p') continue;
+        if (role == 'p') printf(", \"pooled\": ");
+        else printf("%s", number == 0 ? ", \"embeddings\": " : number == 1 ? ", \"layers\": [" : ", ");
+        print_result(&model->results, number, places, count, some, 0);
+        if (role == 't' && number && ROLES[number + 1] != 't') putchar(']');
+    }
+    for (int number = 0; number < RESULTS && same; number++) {
+        const char *wanted = columns && *columns == '{' ? field(columns, NAMES[number]) : NULL;
+        if (ROLES[number] != 's') continue;
+        printf("%s\"%s\": ", opened++ ? ", " : ", \"scores\": {", NAMES[number]);
+        const long width = wanted ? (end = 0, numbers(wanted, &end, some, most)) : 0;
+        for (long i = 0; i < width; i++) some[i] = some[i] < model->results.width[number] ? some[i] : 0;
+        print_result(&model->results, number, places, count, some, width);
+    }
+    if (!error) printf(opened ? "}}\n" : "}\n");
+    free(places);
+    return error;
+}
+
+
+/* The likeliest tokens of every mask. */
+static void print_masks(const bertc *model, const bertc_answer *answer, long n) {
+    int masks = 0;
+    printf("{\"masks\": [");
+    for (long place = 0; place < n; place++) {
+        float *row = model->results.values[ANSWER] + place * answer->width;
+        if (model->ids[place] != MASK) continue;
+        softmax(row, answer->width, 1, answer->width, row);
+        printf(masks++ ? ", [" : "[");
+        for (int rank = 0; rank < TOP && rank < answer->width; rank++) {
+            long best = 0;
+            for (long i = 1; i < answer->width; i++) best = row[i] > row[best] ? i : best;
+            const char *token = tokenizer_token((int32_t)best);
+            print_string(rank ? ", {\"token\": " : "{\"token\": ", token ? token : "");
+            printf(", \"probability\": %.6f}", (double)row[best]);
+            row[best] = -1.0f;
+        }
+        putchar(']');
+    }
+    printf("]}\n");
+}
+
+
+/* A text, or two with a tab between. */
+static int answer_text(bertc *model, line *read) {
+    char *tab = memchr(read->text, '\t', read->length);
+    const size_t bytes = tab ? (size_t)(tab - read->text) : read->length;
+    bertc_answer answer;
+    const int error = bertc_run(model, read->text, bytes, tab ? tab + 1 : NULL,
+                                tab ? read->length - bytes - 1 : 0, &answer);
+    if (error) return error;
+    const float *values = answer.values;
+    long best = 0;
+    for (long i = 1; i < answer.width; i++) best = values[i] > values[best] ? i : best;
+    if (KIND == 'f') {
+        print_masks(model, &answer, answer.rows);
+        return 0;
+    }
+    if (KIND == 'l') print_string("{\"label\": ", LABELS[best]);
+    if (KIND == 'm') {
+        int several = 0;
+        printf("{\"labels\": [");
+        for (long i = 0; i < answer.width; i++)
+            if (values[i] > LEAST[i]) print_string(several++ ? ", " : "", LABELS[i]);
+        putchar(']');
+    }
+    if (KIND == 'l' || KIND == 'm') {
+        for (long i = 0; i < answer.width; i++) {
+            print_string(i ? ", " : ", \"probabilities\": {", LABELS[i]);
+            printf(": %.6f", (double)values[i]);
+        }
+        printf("}}\n");
+        return 0;
+    }
+    printf("{\"%s\": ", KIND == 'v' ? "vector" : KIND == 's' ? "score" : answer.name);
+    print_result(&model->results, ANSWER, NULL, 0, NULL, 0);
+    printf("}\n");
+    return 0;
+}
+
+
 int main(int count, char **arguments) {
-    const int by_ids = count > 1 && !strcmp(arguments[1], "--ids");
-    const char *path = count > 1 + by_ids ? arguments[1 + by_ids] : WEIGHTS;
+    const char *mode = count > 1 && arguments[1][0] == '-' ? arguments[1] : "";
+    const char *path = count > 1 + (*mode != 0) ? arguments[1 + (*mode != 0)] : WEIGHTS;
+    int (*answer)(bertc *, line *) = answer_text;
+    if (!strcmp(mode, "--ids")) answer = answer_ids;
+    else if (!strcmp(mode, "--proof")) answer = answer_proof;
+    else if (*mode) {
+        fprintf(stderr, "usage: %s [--ids | --proof] [%s] < lines\n", arguments[0], WEIGHTS);
+        return 2;
+    }
     line read = {NULL, 0, 0};
-    results all;
     bertc *model;
     int error = bertc_open(path, &model);
-    memset(&all, 0, sizeof all);
     if (error) fprintf(stderr, "error: %s: %s\n", path, bertc_error(error));
     for (long number = 1; !error && next_line(stdin, &read); number++) {
-        error = answer_ids(model, &read, &all);
+        error = answer(model, &read);
         if (error) fprintf(stderr, "error: line %ld: %s\n", number, bertc_error(error));
     }
-    free_results(&all);
     free(read.text);
     bertc_close(model);
-    return error;
+    return error ? 1 : 0;
 }
 #endif

@@ -169,7 +169,7 @@ static long read_text(bertc *model, const char *text, size_t bytes, const char *
                       size_t pair_bytes) {
     /* A letter may become eighteen, as one of Arabic does. */
     const size_t most = 18 * (bytes + pair_bytes) + 16;
-    const long longest = most < (size_t)LONGEST ? (long)most : (long)LONGEST;
+    const long longest = most < (size_t)READS ? (long)most : (long)READS;
     if (make_row(model, longest)) return -NO_MEMORY;
     const long n = tokenizer_row(text, bytes, pair, pair_bytes, model->ids, model->segments, longest);
     for (long i = 0; i < n; i++)
@@ -178,11 +178,30 @@ static long read_text(bertc *model, const char *text, size_t bytes, const char *
 }
 
 
+/* Vectors of length 1 if they are so, probabilities of labels; the mean of a text's states. */
+static void finish(results *all) {
+    float *values = all->values[ANSWER];
+    const long rows = all->rows[ANSWER], width = all->width[ANSWER];
+    for (long row = 1; row < rows && KIND == 'v'; row++)
+        for (long i = 0; i < width; i++) values[i] += values[row * width + i];
+    for (long i = 0; i < width && KIND == 'v'; i++) values[i] /= (float)rows;
+    if (KIND == 'v') all->rows[ANSWER] = 1;
+    if (KIND == 'v' && UNIT) {
+        SUM(squares, width, square(values[i]));
+        const float length = larger(sqrtf(squares), 1e-12f);
+        for (long i = 0; i < width; i++) values[i] /= length;
+    }
+    if (KIND == 'l') softmax(values, width, 1, width, values);
+    for (long i = 0; i < width && KIND == 'm'; i++) values[i] = sigmoid(values[i]);
+}
+
+
 int bertc_run(bertc *model, const char *text, size_t bytes, const char *pair, size_t pair_bytes,
               bertc_answer *answer) {
     const long n = read_text(model, text, bytes, pair, pair_bytes);
     const int error = n < 0 ? (int)-n : run_row(model, n, 1u << GROUPS[ANSWER], &model->results);
     if (error) return error;
+    finish(&model->results);
     answer->name = NAMES[ANSWER];
     answer->values = model->results.values[ANSWER];
     answer->rows = model->results.rows[ANSWER];
