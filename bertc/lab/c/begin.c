@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "model.h"
+
 
 /* Where the network hands out results: numbers in rows, which it may change afterwards. */
 typedef void (*receiver)(void *context, int result, const float *values, long rows, long width);

@@ -1,8 +1,8 @@
 """``bertc build RUN -o model.c``: a program in C, and the file of its weights."""
 
 import re
-from collections.abc import Iterator
 from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import sympy
@@ -10,12 +10,13 @@ import torch
 from numpy.typing import NDArray
 from torch.export import Dim, ExportedProgram
 
-from bertc import Trained
-from bertc.lab.c.expressions import N, Value, c_text, uniform
+from bertc import DataError, Trained
+from bertc.lab.c.expressions import N, Value, c_text
 from bertc.lab.c.kernels import KERNELS
 from bertc.lab.c.layers import Function
 from bertc.lab.c.writing import PANEL, Statement, Tag, Writer, name_of
 from bertc.lab.onnx.tracing import quiet, random_inputs
+from bertc.lab.proof.network import opened
 from bertc.lab_api import Graph
 
 TRACED = 6
@@ -60,9 +61,9 @@ def write(graph: Graph) -> tuple[Function, Writer]:
     for name in graph.inputs:
         read = lambda address, name=name: f"(long){name}[{c_text(address)}]"  # noqa: E731
         row = (sympy.Integer(1), N), (N, sympy.Integer(1))
-        ones = uniform(row[0], torch.int64, 1)
-        value = Value(*row, torch.int64, read, early=False)
-        writer.values[name] = ones if name == "attention_mask" else value
+        alike = {"attention_mask": 1, "language_ids": len(body.languages)}.get(name)
+        value = Value(*row, torch.int64, read, early=False, constant=alike)
+        writer.values[name] = value
     for node in nodes:
         writer.read(node)
     (output,) = next(node for node in traced.graph.nodes if node.op == "output").args
@@ -117,10 +118,25 @@ def chosen(library: str, text: str) -> str:
     return "\n\n".join(part for number, part in enumerate(parts) if number in taken)
 
 
-def c_file(model: Trained, name: str, tokenizer: tuple[str, bytes]) -> tuple[str, bytes]:
-    """A program, and the content of its weights file, ``name``."""
-    graph = model.graph(layers=True)
+def c_files(run: Path, out: Path) -> dict[Path, bytes]:
+    """The program of a run, its weights, and a header, all next to each other."""
+    text, weights = c_program(opened(run, calibrated=True), out.with_suffix(".weights").name)
+    header = _library("model.h").encode()
+    return {
+        out.with_suffix(".weights"): weights, out.with_suffix(".h"): header, out: text.encode(),
+    }  # fmt: skip
+
+
+def c_program(model: Trained, name: str) -> tuple[str, bytes]:
+    """The program of a model, and the content of its weights file of that name."""
+    graph, tasks = model.graph(layers=True), model.resolved.stages[-1].tasks
+    if len(tasks) > sum(head in tasks for head in graph.heads):
+        model.graph()  # says why
+    prompted = [t for t in tasks if getattr(t, "prompt", "") or getattr(t, "query_prompt", "")]
+    if prompted:
+        raise DataError(f"the prompts of {prompted[0].title} stand in the way of a program in C")
     function, writer = write(graph)
+    tokenizer = tokenizer_parts(model)
     states = len(graph.layers) + graph.states
     groups = [0] * states + [*range(1, len(graph.outputs) - states + 1)]
     arrays = [packed(tag) for key, tag in writer.tags.items() if key[1] == "w"]
@@ -146,11 +162,13 @@ def c_file(model: Trained, name: str, tokenizer: tuple[str, bytes]) -> tuple[str
     main = f"{_library('program.c')}\n\n\n{_library('main.c')}"
     parts = [
         f"/* {graph.model.resolved.name}: {BUILD} */", _library("begin.c"),
+        _library("model.h"),
         "\n".join(f"#define {name} {value}" for name, value in values.items()),
         "\n".join(f"static const {n} = {{{', '.join(v)}}};" for n, v in tables.items()),
         chosen(_library("kernels.c"), network + main), network, tokenizer[0], main,
     ]  # fmt: skip
-    return "\n\n".join(part.strip() for part in parts) + "\n", header + bytes(HEADER - 24) + content
+    text = "\n\n".join(part.strip() for part in parts) + "\n"
+    return text, header + bytes(HEADER - 24) + content
 
 
 def _answer(graph: Graph, states: int) -> dict[str, object]:
@@ -179,6 +197,11 @@ def _quoted(text: str) -> str:
     """A string of C, whose letters beyond ASCII are octal bytes."""
     letters = (chr(b) if 31 < b < 127 and b not in b'"\\?' else f"\\{b:03o}" for b in text.encode())
     return f'"{"".join(letters)}"'
+
+
+def tokenizer_parts(model: Trained) -> tuple[str, bytes]:
+    """The tokenizer of a model in C, and its tables."""
+    return _library("tokenizing_none.c"), b""
 
 
 def _library(name: str) -> str:
