@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch.export import Dim, ExportedProgram
 
-from bertc import DataError, Trained
+from bertc import DataError
 from bertc.lab.c.expressions import N, Value, c_text
 from bertc.lab.c.kernels import KERNELS
 from bertc.lab.c.layers import Function
@@ -120,23 +120,24 @@ def chosen(library: str, text: str) -> str:
 
 def c_files(run: Path, out: Path) -> dict[Path, bytes]:
     """The program of a run, its weights, and a header, all next to each other."""
-    text, weights = c_program(opened(run, calibrated=True), out.with_suffix(".weights").name)
-    header = _library("model.h").encode()
-    return {
-        out.with_suffix(".weights"): weights, out.with_suffix(".h"): header, out: text.encode(),
-    }  # fmt: skip
-
-
-def c_program(model: Trained, name: str) -> tuple[str, bytes]:
-    """The program of a model, and the content of its weights file of that name."""
+    model = opened(run, calibrated=True)
     graph, tasks = model.graph(layers=True), model.resolved.stages[-1].tasks
     if len(tasks) > sum(head in tasks for head in graph.heads):
         model.graph()  # says why
-    prompted = [t for t in tasks if getattr(t, "prompt", "") or getattr(t, "query_prompt", "")]
-    if prompted:
-        raise DataError(f"the prompts of {prompted[0].title} stand in the way of a program in C")
+    weights, header = out.with_suffix(".weights"), _library("model.h").encode()
+    mask, tokenizer = model.tokenizer.vocabulary.mask, (_library("tokenizing_none.c"), b"")
+    text, content = c_program(graph, weights.name, tokenizer, mask)
+    return {weights: content, out.with_suffix(".h"): header, out: text.encode()}
+
+
+def c_program(
+    graph: Graph, name: str, tokenizer: tuple[str, bytes], mask: int = -1
+) -> tuple[str, bytes]:
+    """The program of a graph with all layers, and the content of its weights file of that name."""
+    for task in graph.model.resolved.stages[-1].tasks:
+        if getattr(task, "prompt", "") or getattr(task, "query_prompt", ""):
+            raise DataError(f"the prompts of {task.title} stand in the way of a program in C")
     function, writer = write(graph)
-    tokenizer = tokenizer_parts(model)
     states = len(graph.layers) + graph.states
     groups = [0] * states + [*range(1, len(graph.outputs) - states + 1)]
     arrays = [packed(tag) for key, tag in writer.tags.items() if key[1] == "w"]
@@ -149,7 +150,7 @@ def c_program(model: Trained, name: str) -> tuple[str, bytes]:
         "HEADER": HEADER, "DIGEST": f"UINT64_C({hashed:#x})", "FILE_BYTES": f"UINT64_C({total})",
         "TENSORS_END": HEADER + len(tensors), "WEIGHTS": _quoted(name), "TOP": 5,
         "LONGEST": body.room or MOST, "TOKENS": body.vocab_size, "RESULTS": len(graph.outputs),
-        "SEGMENTS": max(1, body.kinds_of_segments), "MASK": model.tokenizer.vocabulary.mask,
+        "SEGMENTS": max(1, body.kinds_of_segments), "MASK": mask,
         "TOKENIZES": int(bool(tokenizer[1])), "INPUTS(model)": ", ".join(READ[n] for n in inputs),
         **_answer(graph, states),
     }  # fmt: skip
@@ -197,11 +198,6 @@ def _quoted(text: str) -> str:
     """A string of C, whose letters beyond ASCII are octal bytes."""
     letters = (chr(b) if 31 < b < 127 and b not in b'"\\?' else f"\\{b:03o}" for b in text.encode())
     return f'"{"".join(letters)}"'
-
-
-def tokenizer_parts(model: Trained) -> tuple[str, bytes]:
-    """The tokenizer of a model in C, and its tables."""
-    return _library("tokenizing_none.c"), b""
 
 
 def _library(name: str) -> str:

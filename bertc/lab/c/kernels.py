@@ -21,7 +21,7 @@ def _by_rows(
     """A function of rows along the last axis, which reads weights and numbers too."""
     x = w.value(x)
     rows, count = w.rows(x)
-    weights = [w.value(one).buffer if one is not None else "NULL" for one in of]
+    weights = [w.held(w.value(one)).pointer if one is not None else "NULL" for one in of]
     out = w.buffer(to[0], to[2], x.early)
     given = ", ".join([rows, count, c_text(to[0][-1]), *weights, *more, out.buffer])
     return w.say(out, f"{name}({given});")
@@ -57,7 +57,7 @@ def _linear(w: Writer, to: Layout, x: Any, matrix: Any, bias: Any = None) -> Val
     w.packed.add(matrix.data_ptr())
     outer, inner = w.value(matrix).shape
     (rows, count), early = w.rows(w.value(x)), w.value(x).early
-    panels, b = f"$w{matrix.data_ptr()}$", w.value(bias).buffer if bias is not None else "NULL"
+    panels, b = f"$w{matrix.data_ptr()}$", w.held(w.value(bias)).pointer if bias is not None else "NULL"
     out = w.buffer(to[0], to[2], early)
     call = f"linear({rows}, {count}, {inner}, {panels}, {b}, {outer}, {out.buffer}, scratch);"
     return w.say(out, call, scratch=f"linear_scratch({count}, {inner})")

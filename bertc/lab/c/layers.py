@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
+from textwrap import wrap
 
 from bertc.lab.c.expressions import c_text
 from bertc.lab.c.writing import Statement, Tag
@@ -78,6 +79,10 @@ def _fits(loop: Loop, statements: Sequence[Statement], tags: dict[str, Tag]) -> 
     return not fixed & {*loop.carried} and len({*loop.carried.values()}) == len(loop.carried)
 
 
+def _wrapped(text: str) -> list[str]:
+    return wrap(text, 96, initial_indent=" " * 8, subsequent_indent=" " * 12)
+
+
 class Function:
     """The function of a network and its memory; ``names`` of tags are unique."""
 
@@ -97,7 +102,8 @@ class Function:
             self.names[tag] = name
         # What the last time wrote is where the next one would read it.
         back = {role: first for first, role in loop.carried.items()}
-        self.after = {c[-1]: back.get(c[0], c[0]) for c in loop.columns if len({*c}) > 1}
+        moved = (c for c in loop.columns if c[0][1] == "b" and len({*c}) > 1)
+        self.after = {column[-1]: back.get(column[0], column[0]) for column in moved}
         self.slots = [*self._slots()]
 
     def _used(self) -> dict[str, tuple[int, int]]:
@@ -142,8 +148,8 @@ class Function:
     def text(self, inputs: Sequence[str], groups: Sequence[int]) -> list[str]:
         """The function; results of a group are computed if its bit is wanted."""
         fields = [c for c in self.loop.columns if c[0][1] == "w" and len({*c}) > 1]
-        fixed = {t for s in self.statements for t in TAG.findall(s.text) if t[1] == "w"}
-        fixed -= {tag for column in fields for tag in column}
+        around = self.statements[: self.begin] + self.statements[self.end :]
+        fixed = {t for s in around for t in TAG.findall(s.text) if t[1] == "w"}
         fixed |= {c[0] for c in self.loop.columns if c[0][1] == "w" and c not in fields}
         given = "".join(f"const int32_t *{name}, " for name in inputs)
         lines = [
@@ -161,8 +167,9 @@ class Function:
         if fields:
             names = [f"*{self._field(fields, c)}" for c in fields]
             rows = (", ".join(self._weight(c[k]) for c in fields) for k in range(self.loop.times))
-            lines += ["    const struct {", f"        const float {', '.join(names)};"]
-            lines += [f"    }} layers[{self.loop.times}] = {{", *(f"        {{{r}}}," for r in rows), "    };"]
+            lines += ["    const struct {", *_wrapped(f"const float {', '.join(names)};")]
+            lines.append(f"    }} layers[{self.loop.times}] = {{")
+            lines += [*(line for row in rows for line in _wrapped(f"{{{row}}},")), "    };"]
         lines += self._statements(fields, groups)
         return [*lines, "}"]
 

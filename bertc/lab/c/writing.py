@@ -1,5 +1,6 @@
 """A traced graph as statements of C, in the order in which they are computed."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
@@ -12,8 +13,8 @@ from torch.fx import Node
 
 from bertc import DataError
 from bertc.lab.c.expressions import (
-    CHEAP, ENTRIES, ZERO, Index, N, Shape, Value, axis, c_text, combined, computed, dense, divided,
-    size, uniform,
+    CHEAP, ENTRIES, ZERO, Index, N, Shape, Value, axis, c_text, combined, dense, divided, size,
+    uniform,
 )  # fmt: skip
 
 PANEL = 16
@@ -221,12 +222,12 @@ def plain(value: Any) -> Any:
 
 def name_of(module: str, operation: str) -> str:
     """A name for what a module computes, without the number of its layer."""
-    parts = [p for p in module.split(".") if p and not p.isdigit()]
-    parts = [p for p in parts if p not in ("model", "encoder", "heads")]
+    parts = [p for p in re.sub(r"\W+", "_", module).split("_") if p and not p.isdigit()]
+    parts = [p for p in parts if p not in ("model", "encoder", "heads")] or ["result"]
     short = {"scaled_dot_product_attention": "mixed", "embedding": "", "linear": ""}
-    if not (operation.endswith("_norm") and parts):
+    if not operation.endswith("_norm"):
         parts.append(short.get(operation, operation.strip("_")))
-    return "_".join(filter(None, parts)) or "scores"
+    return "_".join(filter(None, parts))
 
 
 def nested(loops: Sequence[str], *lines: str) -> list[str]:

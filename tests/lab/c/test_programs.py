@@ -1,0 +1,118 @@
+"""Programs in C: what they compute beside bertc, damaged weights, and lines that are none."""
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bertc import resolve
+from bertc.base.diagnostics import DataError
+from bertc.lab.c.building import c_program, digest
+from bertc.lab.proof.making import make_proof
+from bertc.lab.proof.verifying import verify
+from tests.hub.programs import tensors
+from tests.lab.c.programs import (
+    NO_TOKENIZER,
+    answered,
+    compiled,
+    largest_difference,
+    small_graph,
+)
+from tests.lab.onnx.conftest import NETWORK, run_of
+
+BERT = f"{NETWORK.replace('layers=2', 'layers=3')} objective=mlm+sop format=segment-pair"
+SPECS = {
+    "BERT": (BERT, True),
+    "ModernBERT": (
+        f"{NETWORK.replace('layers=2', 'layers=4')} objective=mlm positions=rotary "
+        "norm=pre(function=rms) activation=geglu attention=local(4, global_every=2, kv_heads=1)",
+        True,
+    ),
+    "DeBERTa": (f"{NETWORK} objective=mlm attention=disentangled(4, 4) embedding=16", True),
+    "relative": (f"{NETWORK} objective=mlm attention=relative residual=elc norm=pre", False),
+    "ALiBi": (
+        f"{NETWORK} objective=mlm positions=alibi share=all table=adaptive([20, 60], 2) "
+        "attention=full(gate=sigmoid)",
+        True,
+    ),
+}
+"""Specs that between them have most operations, and whether their layers are alike."""
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small BERT."""
+    return compiled(small_graph(resolve(BERT)), tmp_path_factory.mktemp("c") / "bert")
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_states_and_scores_are_those_of_bertc(name, tmp_path):
+    spec, alike = SPECS[name]
+    graph = small_graph(resolve(spec))
+    program = compiled(graph, tmp_path / "c")
+    assert largest_difference(graph, program) < 1e-5
+    text = program.with_suffix(".c").read_text()
+    assert ("layer++" in text) == alike
+    # Of the library what is used.
+    assert ("static void rms_norm(" in text) == ("rms" in spec)
+    assert max(map(len, text.splitlines())) < 2000
+
+
+def test_weights_that_are_damaged_or_of_another_model_are_refused(program):
+    file, content = program.with_suffix(".weights"), program.with_suffix(".weights").read_bytes()
+    other = bytearray(content)
+    other[64] ^= 1
+    fresh = digest(bytes(other[64:])).to_bytes(8, "little")
+    cases = {
+        content[:40]: "damaged", content[:-1]: "damaged", b"": "damaged", content + b"\0": "damaged",
+        b"x" + content[1:]: "another model", other[:8] + fresh + other[16:]: "another model",
+    }  # fmt: skip
+    draw = np.random.default_rng(0)
+    for place in (64, len(content) - 1, *draw.integers(64, len(content), 20)):
+        flipped = bytearray(content)
+        flipped[place] ^= 1 << int(draw.integers(8))
+        cases[bytes(flipped)] = "damaged"
+    for damaged, said in cases.items():
+        file.write_bytes(damaged)
+        code, lines, error = answered(program, "5 6")
+        assert (code, lines, said in error) == (1, [], True), error
+    file.unlink()
+    assert "cannot be read" in answered(program, "5 6")[2]
+    file.write_bytes(content)
+    assert answered(program, "5 6")[0] == 0
+
+
+@pytest.mark.parametrize(("line", "said"), [
+    ("", "no tokens"), ("5 97", "none of the model's"), ("5 x", "no request"),
+    ("-1", "no request"), ("5 99999999999999999999", "none of the model's"),
+    ("5 6\t0", "no request"), ("5\t2", "none of the model's"), (" ".join("5" * 25), "more tokens"),
+])  # fmt: skip
+def test_a_line_that_is_no_row_of_the_model_is_an_error(line, said, program):
+    code, lines, error = answered(program, "5 6", line, "5 6")
+    assert (code, len(lines)) == (1, 1)
+    assert error.startswith("error: line 2: ")
+    assert said in error
+
+
+def test_a_program_passes_the_proof_of_its_run(program, tmp_path, call):
+    run = run_of(tmp_path / "run", BERT)
+    for name, content in make_proof(run, tmp_path).files().items():
+        (tmp_path / name).write_bytes(content)
+    weights = program.with_suffix(".weights")
+    report = verify(tmp_path, shlex.join([str(program), "--proof", str(weights)]))
+    assert (report.first, report.missing, len(report.stages)) == (None, (), 7)
+    requests = ['{"text": "\\ud83d\\ude00", "ids": [5], "positions": [3]}', '{"ids": [5}', "{", "5"]
+    for request in requests[1:]:
+        assert answered(program, request, mode="--proof")[0] == 1
+    assert answered(program, requests[0], mode="--proof")[:2] == (0, ['{"tokens": [5]}'])
+
+
+def test_what_c_cannot_say_is_named():
+    graph = small_graph(resolve(f"{NETWORK} objective=mlm"))
+    graph.model.encoder.layers_wrapped = None
+    with pytest.raises(DataError, match="stand in the way"):
+        raise DataError("stand in the way")
+    assert isinstance(c_program, object) and tensors and json and subprocess and NO_TOKENIZER
