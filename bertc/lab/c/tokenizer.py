@@ -41,7 +41,8 @@ def tokenizer_parts(tokenizer_json: str, cut_left: bool = False) -> tuple[str, b
     classes = sum(numbers << np.uint32(bit) for bit, numbers in enumerate(parts.classes.values()))
     parts.table("CLASSES", np.asarray(classes, np.uint32))
     settings |= {name: n for n, name in enumerate(parts.classes) if name[0].isupper()}
-    settings |= {"VOCABULARY": size, "CUT_LEFT": cut_left, "MOST_ITEMS": parts.most_items}
+    settings |= {"VOCABULARY": size, "CUT_LEFT": cut_left, "MAGIC": MAGIC}
+    settings |= {"MOST_ITEMS": parts.most_items} if parts.patterns else {}
     calls = {"normalise": normal, "split": sum(splits, [])}
     lines = {n: [f"    if (!failed) failed = {c};\n" for c in made] for n, made in calls.items()}
     used = ["patterns"] * bool(parts.patterns) + ["fallback"] * (file in ("unigram", "byte_pairs"))
@@ -49,8 +50,8 @@ def tokenizer_parts(tokenizer_json: str, cut_left: bool = False) -> tuple[str, b
     files = [TEXTS / f"{name}.c" for name in ("data", "text", *used, "steps", file, "row")]
     return Template("\n".join(path.read_text("utf-8") for path in files)).substitute(
         {name: "".join(made) for name, made in lines.items()},
-        sections=", ".join(parts.sections), checks="\n        && ".join(parts.checks), magic=MAGIC,
-        settings=", ".join(f"{name} = {value:d}" for name, value in settings.items()),
+        sections=",\n    ".join(parts.sections), checks=" &&\n           ".join(parts.checks),
+        settings="".join(f"    {name} = {value:d},\n" for name, value in settings.items()),
         patterns="\n".join(parts.patterns), single=_row(tokenizer.encode("a")),
         inside=_quoted(written["model"].get("continuing_subword_prefix") or ""),
         pair=_row(tokenizer.encode("a", "b")),

@@ -19,18 +19,21 @@ int LLVMFuzzerTestOneInput(const unsigned char *input, size_t size) {
     static unsigned char *data, *damaged;
     static size_t bytes;
     static int32_t ids[64], segments[64];
+    static int whole;
     if (!data) data = read_data(FUZZED, &bytes);
     if (!damaged) damaged = malloc(bytes);
     if (size < 3) return 0;
-    size_t changes = input[0] % 8, first = input[1];
+    size_t changes = input[0] < 64 ? input[0] : 0, first = input[1];
     input += 2, size -= 2;
-    memcpy(damaged, data, bytes);
+    if (changes || !whole) memcpy(damaged, data, bytes);
+    const int reopened = changes || !whole;
+    whole = !changes;
     for (; changes > 0 && size > 5; changes--, input += 5, size -= 5) {
         uint32_t place;
         memcpy(&place, input, 4);
         damaged[place % (place & 1 ? bytes : 512)] = input[4];
     }
-    if (tokenizer_open(damaged, bytes)) return 0;
+    if (reopened && tokenizer_open(damaged, bytes)) return 0;
     if (first > size) first = size;
     const char *text = (const char *)input;
     const long all = tokenizer_row(text, first, text + first, size - first, ids, segments, 64);

@@ -8,10 +8,12 @@
 #include <string.h>
 
 enum {
-    $sections, SECTIONS
+    $sections,
+    SECTIONS
 };
 
-enum { MAGIC = $magic, $settings };
+enum {
+$settings};
 
 static struct {
     const unsigned char *at[SECTIONS];
