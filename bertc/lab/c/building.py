@@ -1,8 +1,10 @@
 """``bertc build RUN -o model.c``: a program in C, and the file of its weights."""
 
+import json
 import re
 from importlib.resources import files
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import sympy
@@ -10,10 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch.export import Dim, ExportedProgram
 
-from bertc import DataError
+from bertc import DataError, Trained
 from bertc.lab.c.expressions import N, Value, c_text
 from bertc.lab.c.kernels import KERNELS
 from bertc.lab.c.layers import Function
+from bertc.lab.c.tokenizer import tokenizer_parts
 from bertc.lab.c.writing import PANEL, Statement, Tag, Writer, name_of
 from bertc.lab.onnx.tracing import quiet, random_inputs
 from bertc.lab.proof.network import opened
@@ -125,9 +128,18 @@ def c_files(run: Path, out: Path) -> dict[Path, bytes]:
     if len(tasks) > sum(head in tasks for head in graph.heads):
         model.graph()  # says why
     weights, header = out.with_suffix(".weights"), _library("model.h").encode()
-    mask, tokenizer = model.tokenizer.vocabulary.mask, (_library("tokenizing_none.c"), b"")
-    text, content = c_program(graph, weights.name, tokenizer, mask)
+    mask = model.tokenizer.vocabulary.mask
+    text, content = c_program(graph, weights.name, _tokenizer(model), mask)
     return {weights: content, out.with_suffix(".h"): header, out: text.encode()}
+
+
+def _tokenizer(model: Trained) -> tuple[str, bytes]:
+    """The tokenizer of a run in C, and its tables."""
+    with TemporaryDirectory() as folder:
+        model.save_tokenizer(Path(folder, "saved"), {})
+        names = ("tokenizer.json", "tokenizer_config.json")
+        written, config = (Path(folder, "saved", n).read_text("utf-8") for n in names)
+    return tokenizer_parts(written, json.loads(config).get("truncation_side") == "left")
 
 
 def c_program(

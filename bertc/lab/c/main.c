@@ -201,7 +201,7 @@ static int answer_proof(bertc *model, line *read) {
         char *pair = pair_at ? read->text + (pair_at - request) : NULL;
         const long bytes = plain_text(text), more = pair ? plain_text(pair) : 0;
         if (bytes < 0 || more < 0) error = NOT_A_REQUEST;
-        else n = read_text(model, text, (size_t)bytes, pair, (size_t)more);
+        else n = read_text(model, text, (size_t)bytes, pair, (size_t)more, LONGEST);
     }
     if (!error) error = n < 0 ? (int)-n : run_row(model, n, ~0u, &model->results);
     for (long i = 0; i < n && !error; i++)

@@ -108,7 +108,7 @@ int bertc_open(const char *path, bertc **opened) {
     if (!model) return NO_MEMORY;
     int error = read_file(path, &model->file, &model->bytes);
     if (!error) error = check_file(model->file, model->bytes);
-    if (!error) error = tokenizer_open(model->file + TENSORS_END, FILE_BYTES - TENSORS_END);
+    if (!error) error = -tokenizer_open(model->file + TENSORS_END, FILE_BYTES - TENSORS_END);
     if (error) {
         bertc_close(model);
         return error;
@@ -164,12 +164,12 @@ static int make_row(bertc *model, long n) {
 }
 
 
-/* Tokens of a text in ids and segments; below 0: an error. */
+/* Tokens of a text, so many at most, in ids and segments; below 0: an error. */
 static long read_text(bertc *model, const char *text, size_t bytes, const char *pair,
-                      size_t pair_bytes) {
+                      size_t pair_bytes, long longest) {
     /* A letter may become eighteen, as one of Arabic does. */
     const size_t most = 18 * (bytes + pair_bytes) + 16;
-    const long longest = most < (size_t)READS ? (long)most : (long)READS;
+    if (most < (size_t)longest) longest = (long)most;
     if (make_row(model, longest)) return -NO_MEMORY;
     const long n = tokenizer_row(text, bytes, pair, pair_bytes, model->ids, model->segments, longest);
     for (long i = 0; i < n; i++)
@@ -179,7 +179,7 @@ static long read_text(bertc *model, const char *text, size_t bytes, const char *
 
 
 /* Vectors of length 1 if they are so, probabilities of labels; the mean of a text's states. */
-static void finish(results *all) {
+static void finish_answer(results *all) {
     float *values = all->values[ANSWER];
     const long rows = all->rows[ANSWER], width = all->width[ANSWER];
     for (long row = 1; row < rows && KIND == 'v'; row++)
@@ -198,10 +198,10 @@ static void finish(results *all) {
 
 int bertc_run(bertc *model, const char *text, size_t bytes, const char *pair, size_t pair_bytes,
               bertc_answer *answer) {
-    const long n = read_text(model, text, bytes, pair, pair_bytes);
+    const long n = read_text(model, text, bytes, pair, pair_bytes, READS);
     const int error = n < 0 ? (int)-n : run_row(model, n, 1u << GROUPS[ANSWER], &model->results);
     if (error) return error;
-    finish(&model->results);
+    finish_answer(&model->results);
     answer->name = NAMES[ANSWER];
     answer->values = model->results.values[ANSWER];
     answer->rows = model->results.rows[ANSWER];

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from bertc.base.diagnostics import DataError
 from bertc.lab.c.building import c_program
 from bertc.lab.onnx.tracing import random_inputs
 from bertc.model import build
@@ -52,10 +51,10 @@ def compiled(graph: Graph, folder: Path, flags: str = CHECKED) -> Path:
 
 def answered(program: Path, *lines: str, mode: str = "--ids") -> tuple[int, list[str], str]:
     """The exit code, the lines, and what is said of an error."""
-    command = [str(program), *filter(None, [mode])]
-    text = "".join(f"{line}\n" for line in lines)
-    ran = subprocess.run(command, input=text, capture_output=True, text=True, cwd=program.parent)
-    return ran.returncode, ran.stdout.splitlines(), ran.stderr
+    command = [str(program), *filter(None, [mode]), *map(str, program.parent.glob("*.weights"))]
+    sent = "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape")
+    ran = subprocess.run(command, input=sent, capture_output=True)
+    return ran.returncode, ran.stdout.decode().splitlines(), ran.stderr.decode()
 
 
 def largest_difference(graph: Graph, program: Path, lengths: Sequence[int] = LENGTHS) -> float:
@@ -82,6 +81,3 @@ def largest_difference(graph: Graph, program: Path, lengths: Sequence[int] = LEN
             away = np.abs(np.where(finite, got - wanted, 0)).max()
             largest = max(largest, float(away / max(1, np.abs(wanted[finite]).max())))
     return largest
-
-
-__all__ = ["DataError", "answered", "compiled", "largest_difference", "small_graph"]

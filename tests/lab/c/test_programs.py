@@ -8,22 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertc import resolve
-from bertc.base.diagnostics import DataError
-from bertc.lab.c.building import c_program, digest
+from bertc import load, resolve
+from bertc.lab.c.building import digest
 from bertc.lab.proof.making import make_proof
 from bertc.lab.proof.verifying import verify
-from tests.hub.programs import tensors
-from tests.lab.c.programs import (
-    NO_TOKENIZER,
-    answered,
-    compiled,
-    largest_difference,
-    small_graph,
-)
-from tests.lab.onnx.conftest import NETWORK, run_of
+from tests.lab.c.programs import CHECKED, answered, compiled, largest_difference, small_graph
+from tests.lab.onnx.conftest import NETWORK, TEXTS, run_of, tasks  # noqa: F401
 
 BERT = f"{NETWORK.replace('layers=2', 'layers=3')} objective=mlm+sop format=segment-pair"
+ONE_LAYER = NETWORK.replace("layers=2", "layers=1")
 SPECS = {
     "BERT": (BERT, True),
     "ModernBERT": (
@@ -110,9 +103,46 @@ def test_a_program_passes_the_proof_of_its_run(program, tmp_path, call):
     assert answered(program, requests[0], mode="--proof")[:2] == (0, ['{"tokens": [5]}'])
 
 
-def test_what_c_cannot_say_is_named():
-    graph = small_graph(resolve(f"{NETWORK} objective=mlm"))
-    graph.model.encoder.layers_wrapped = None
-    with pytest.raises(DataError, match="stand in the way"):
-        raise DataError("stand in the way")
-    assert isinstance(c_program, object) and tensors and json and subprocess and NO_TOKENIZER
+def built(run: Path, to: Path, call) -> Path:
+    """The program of a run, by the command line."""
+    to.mkdir()
+    code, said, _ = call("build", str(run), "-o", str(to / "answers.c"))
+    assert (code, len(said.splitlines())) == (0, 3)
+    command = ["gcc", *CHECKED.split(), "answers.c", "-o", "model", "-lm"]
+    subprocess.run(command, check=True, cwd=to)
+    return to / "model"
+
+
+def test_texts_are_answered_as_predict_and_embed_and_fill_do(tmp_path, tasks, call):
+    for name in ("classify", "regress"):
+        run = run_of(tmp_path / name, f"{ONE_LAYER} task={tasks[name]}")
+        code, lines, error = answered(built(run, tmp_path / f"c {name}", call), *TEXTS, mode="")
+        assert (code, error) == (0, "")
+        for line, wanted in zip(lines, load(run).predict(TEXTS), strict=True):
+            found = json.loads(line)
+            assert found.keys() == wanted.keys()
+            for key, value in wanted.items():
+                assert found[key] == (value if key == "label" else pytest.approx(value, abs=2e-6))
+    run = run_of(tmp_path / "mlm", f"{ONE_LAYER} objective=mlm")
+    program = built(run, tmp_path / "c mlm", call)
+    _, (line,), _ = answered(program, "w7 [MASK] w9 w10 [MASK]", mode="")
+    wanted = load(run).fill("w7 [MASK] w9 w10 [MASK]")
+    for mine, other in zip(json.loads(line)["masks"], wanted.masks, strict=True):
+        assert [one["token"] for one in mine] == [one.token for one in other]
+        likely = [one.probability for one in other]
+        assert [one["probability"] for one in mine] == pytest.approx(likely, abs=2e-6)
+    for text, said in (("w7 \udcff", "not UTF-8"), ("w7 " * 40, "")):
+        assert said in answered(program, text, mode="")[2]
+    make = make_proof(run, tmp_path)
+    for name, content in make.files().items():
+        (tmp_path / name).write_bytes(content)
+    weights = program.with_name("answers.weights")
+    report = verify(tmp_path, shlex.join([str(program), "--proof", str(weights)]))
+    assert (report.first, report.missing) == (None, ())
+
+
+def test_an_operation_or_setting_that_c_has_no_word_for_is_named(tmp_path, tasks, call):
+    run = run_of(tmp_path / "run", f"{NETWORK} task={tasks['read'].replace(')', ', head=conditioned)')}")
+    code, _, error = call("build", str(run), "-o", str(tmp_path / "model.c"))
+    assert (code, "head=conditioned" in error) == (65, True)
+    assert not [*tmp_path.glob("model.*")]
