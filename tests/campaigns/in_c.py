@@ -20,8 +20,24 @@ from tests.kinds import NETWORKS, OBJECTIVES
 from tests.lab.c.programs import compiled, largest_difference, small_graph
 from tests.net.programs import FARM, TOY, copied
 
-UNIONS = ("attention", "positions", "share", "norm", "ffn", "table", "generator", "objective", "loss",
-          "negatives", "features", "residual", "head", "activation", "gate", "body")  # fmt: skip
+UNIONS = (
+    "attention",
+    "positions",
+    "share",
+    "norm",
+    "ffn",
+    "table",
+    "generator",
+    "objective",
+    "loss",
+    "negatives",
+    "features",
+    "residual",
+    "head",
+    "activation",
+    "gate",
+    "body",
+)
 IDEAS = ("positions", "attention", "activation", "norm", "residual", "head", "pooler", "table",
          "share", "widths")  # fmt: skip
 

@@ -43,7 +43,8 @@ def trace(graph: Graph) -> ExportedProgram:
         traced = torch.export.export(
             graph, (), kwargs=inputs, dynamic_shapes=dict.fromkeys(inputs, axes)
         )
-        return traced.run_decompositions({})
+        program: ExportedProgram = traced.run_decompositions({})
+        return program
 
 
 def write(graph: Graph) -> tuple[Function, Writer]:
@@ -174,8 +175,8 @@ def c_program(
     network = "\n".join([*function.memory(), "", *function.text(inputs, groups)])
     main = f"{_library('program.c')}\n\n\n{_library('main.c')}"
     parts = [
-        f"/* {graph.model.resolved.name}: {BUILD} */", _library("begin.c"),
-        _library("model.h"),
+        f"/* {re.sub('[^ -)+-~]', '?', graph.model.resolved.name)}: {BUILD} */",
+        _library("begin.c"), _library("model.h"),
         "\n".join(f"#define {name} {value}" for name, value in values.items()),
         "\n".join(f"static const {n} = {{{', '.join(v)}}};" for n, v in tables.items()),
         chosen(_library("kernels.c"), network + main), network, tokenizer[0], main,
@@ -185,22 +186,22 @@ def c_program(
 
 
 def _answer(graph: Graph, states: int) -> dict[str, object]:
-    """What a text is answered with: the first task, else masked tokens, else a vector."""
-    heads, stage = graph.heads, graph.model.resolved.stages[-1]
-    outputs = graph.outputs[states:]
-    vectors = [o.name for o in outputs if o.axes == ("batch", "hidden")][-1:]
-    roles = ["v" if o.axes == ("batch", "hidden") else "s" for o in outputs]
-    roles = ["p" if o.name in vectors else r for o, r in zip(outputs, roles, strict=True)]
-    task = next(iter(stage.tasks), None)
-    kind, place = ("f" if heads else "v"), len(graph.outputs) - (len(heads) or len(outputs) + 1)
-    ways = {"labels": "l", "several": "m", "score": "s", "vector": "v"}
-    labels = graph.outputs[place].labels
+    """The answer to a text: that of the first task, else masked tokens, else a vector."""
+    heads, outputs = graph.heads, graph.outputs[states:]
+    stage = graph.model.resolved.stages[-1]
+    vectors = [o.name for o in outputs if o.axes == ("batch", "hidden")]
+    roles = ["pv"[o.name in vectors[:-1]] if o.name in vectors else "s" for o in outputs]
+    place, kind = len(graph.outputs) - (len(heads) or len(outputs) + 1), "f" if heads else "v"
+    read, labels, task = "LONGEST", graph.outputs[place].labels, next(iter(stage.tasks), None)
     if task:
+        plain = not (getattr(task.answer, "names", ()) or getattr(task.answer, "logistic", False))
+        ways = {"labels": "l", "several": "m", "score": "s" if plain else "n"}
+        ways["vector"] = "v" if graph.outputs[place].name in vectors else "n"
         kind = ways.get(task.answer.kind, "n")
+        read = str(getattr(task, "longest", 0) or read) if kind == "v" else str(stage.seq)
     return {
         "ANSWER": place, "KIND": f"'{kind}'", "ROLES": _quoted("t" * states + "".join(roles)),
-        "UNIT": int(getattr(task, "normalise", False)),
-        "READS": getattr(task, "longest", 0) or (stage.seq if task else 0) or "LONGEST",
+        "UNIT": int(getattr(task, "normalise", False)), "READS": read,
         "LABELS": f"((const char *const[]){{{', '.join(map(_quoted, labels)) or 'NULL'}}})",
         "LEAST": f"((const float[]){{{', '.join(['0.5f'] * max(1, len(labels)))}}})",
     }  # fmt: skip

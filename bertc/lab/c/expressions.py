@@ -9,7 +9,6 @@ from typing import Any
 
 import sympy
 import torch
-from sympy.printing.str import StrPrinter
 
 Index = Any
 """An expression of sympy: sums of axes and of ``n``, the tokens of a row, times whole numbers."""
@@ -33,31 +32,28 @@ ENTRIES = {
 }  # fmt: skip
 """ATen's operations on every entry by itself."""
 WHOLE = {"abs": "labs({})", "maximum": "larger_whole({}, {})", "minimum": "smaller_whole({}, {})"}
-"""Those with another function for whole numbers."""
+"""Operations that are another function for whole numbers."""
 NEUTRAL = {"__and__": 1, "__or__": 0, "mul": 1, "add": 0}
 DECIDING = {"__and__": 0, "__or__": 1, "mul": 0}
 
 
-class _Printer(StrPrinter):
-    def _print_Add(self, expr: Index, order: object = None) -> str:
-        terms = sorted(expr.args, key=lambda t: (len(t.free_symbols), t.as_coeff_Mul()[0], str(t)))
-        return " + ".join(map(self._print, reversed(terms)))
-
-    def _print_Dummy(self, expr: Index) -> str:
-        return str(expr.name)
-
-    def _print_Pow(self, expr: Index) -> str:
-        return "*".join([self._print(expr.base)] * int(expr.exp))
-
-
 def c_text(index: Index) -> str:
-    """An index as C."""
-    return str(_Printer().doprint(sympy.sympify(index))).replace(" + -", " - ")
+    """An index as C, its largest steps first."""
+    index = sympy.sympify(index)
+    if index.is_Add:
+        order = {t: (len(t.free_symbols), t.as_coeff_Mul()[0], str(t)) for t in index.args}
+        terms = sorted(index.args, key=lambda term: order[term], reverse=True)
+        return " + ".join(map(c_text, terms)).replace(" + -", " - ")
+    if index.is_Mul:
+        return "*".join(map(bracketed, index.args))
+    if index.is_Pow:
+        return "*".join([bracketed(index.base)] * int(index.exp))
+    return str(index.name if index.is_Symbol else index)
 
 
 def bracketed(index: Index) -> str:
     """An index as C, as an operand."""
-    return c_text(index) if sympy.sympify(index).is_Atom else f"({c_text(index)})"
+    return f"({c_text(index)})" if sympy.sympify(index).is_Add else c_text(index)
 
 
 def axis(name: str, size: Index) -> Index:
@@ -82,11 +78,11 @@ def divided(index: Index, by: Index) -> tuple[Index, Index]:
     largest = rest.xreplace({a: SIZES[a] - 1 for a in rest.free_symbols & SIZES.keys()})
     if sympy.expand(by - 1 - largest).is_nonnegative:
         return quotient, rest
-    whole, left = (read_index(f"({bracketed(rest)} {sign} {bracketed(by)})") for sign in "/%")
+    times, left = (read_index(f"({bracketed(rest)} {sign} {bracketed(by)})") for sign in "/%")
     SIZES[left] = by
     if largest.is_number:
-        SIZES[whole] = largest // by + 1
-    return quotient + whole, left
+        SIZES[times] = largest // by + 1
+    return quotient + times, left
 
 
 def size(shape: Sequence[Index]) -> Index:
@@ -135,7 +131,7 @@ class Value:
         return self.dtype.is_floating_point
 
     def address(self, indices: Sequence[Index]) -> Index:
-        """Where an entry is; of more indices than axes the last count."""
+        """The place of an entry; of more indices than axes the last count."""
         last = indices[len(indices) - len(self.shape) :]
         parts = (i * p for i, p, n in zip(last, self.steps, self.shape, strict=True) if n != 1)
         return sympy.expand(self.offset + sum(parts, ZERO))
@@ -149,7 +145,7 @@ class Value:
 
     @property
     def pointer(self) -> str:
-        """Where its first entry is in memory."""
+        """The place of its first entry in memory."""
         return self.buffer if self.offset == 0 else f"{self.buffer} + {c_text(self.offset)}"
 
 
@@ -199,7 +195,9 @@ def combined(
         kinds = [floats and number >= truths for number in range(len(operands))]
         texts = [o.at(indices, floats=kind) for o, kind in zip(operands, kinds, strict=True)]
         text = template.format(*texts)
-        return text if template[-1] == ")" and template[0] != "1" or name == "clone" else f"({text})"
+        return (
+            text if template[-1] == ")" and template[0] != "1" or name == "clone" else f"({text})"
+        )
 
     calls = "(" in template and name not in ("relu", *WHOLE)
     cost = sum(one.cost for one in operands) + (DEAR if calls else 1)

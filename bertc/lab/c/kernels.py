@@ -9,42 +9,48 @@ from torch import Tensor
 
 from bertc import DataError
 from bertc.lab.c.expressions import (
-    ZERO, Index, Shape, Value, axis, bracketed, c_text, combined, computed, dense, divided,
-    literal, read_index, size, uniform,
+    ZERO,
+    Index,
+    Shape,
+    Value,
+    axis,
+    bracketed,
+    c_text,
+    combined,
+    computed,
+    dense,
+    divided,
+    literal,
+    read_index,
+    size,
+    uniform,
 )  # fmt: skip
 from bertc.lab.c.writing import Layout, Writer, nested
 
 
-def _by_rows(
-    w: Writer, to: Layout, x: Any, name: str, *, of: tuple[Any, ...] = (), more: tuple[str, ...] = ()
-) -> Value:
-    """A function of rows along the last axis, which reads weights and numbers too."""
-    x = w.value(x)
+def _by_rows(w: Writer, to: Layout, x: Value, name: str, *more: str) -> Value:
+    """A function of rows along the last axis."""
     rows, count = w.rows(x)
-    weights = [w.held(w.value(one)).pointer if one is not None else "NULL" for one in of]
     out = w.buffer(to[0], to[2], x.early)
-    given = ", ".join([rows, count, c_text(to[0][-1]), *weights, *more, out.buffer])
-    return w.say(out, f"{name}({given});")
+    texts = ", ".join([rows, count, c_text(to[0][-1]), *more, out.buffer])
+    return w.say(out, f"{name}({texts});")
 
 
-def _layer_norm(
-    w: Writer, to: Layout, x: Any, _: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5,
-    *_cudnn: Any,
-) -> Value:  # fmt: skip
-    return _by_rows(w, to, x, "layer_norm", of=(weight, bias), more=(literal(eps, floats=True),))
+def _normed(w: Writer, to: Layout, x: Value, _: Any, *rest: Any, name: str, weights: int) -> Value:
+    """A norm, with ``weights`` of a scale and perhaps a bias, which may be None."""
+    *scales, eps = [*rest, *[None] * (weights + 1 - len(rest))][: weights + 1]
+    eps = literal(torch.finfo(to[2]).eps if eps is None else eps, floats=True)
+    return _by_rows(w, to, x, name, *(_pointer(w, one) for one in scales), eps)
 
 
-def _rms_norm(
-    w: Writer, to: Layout, x: Any, _: Any, weight: Any = None, eps: float | None = None
-) -> Value:
-    text = literal(eps or torch.finfo(to[2]).eps, floats=True)
-    return _by_rows(w, to, x, "rms_norm", of=(weight,), more=(text,))
-
-
-def _softmax(w: Writer, to: Layout, x: Any, place: Any, *_: Any, name: str) -> Value:
+def _softmax(w: Writer, to: Layout, x: Value, place: Any, *_: Any, name: str) -> Value:
     if place % len(to[0]) != len(to[0]) - 1:
         raise DataError(f"C has no word for {name} along another axis than the last")
     return _by_rows(w, to, x, name)
+
+
+def _pointer(w: Writer, operand: Any) -> str:
+    return "NULL" if operand is None else w.held(w.value(operand)).pointer
 
 
 def _linear(w: Writer, to: Layout, x: Any, matrix: Any, bias: Any = None) -> Value:
@@ -56,18 +62,18 @@ def _linear(w: Writer, to: Layout, x: Any, matrix: Any, bias: Any = None) -> Val
         matrix = matrix.clone()
     w.packed.add(matrix.data_ptr())
     outer, inner = w.value(matrix).shape
-    (rows, count), early = w.rows(w.value(x)), w.value(x).early
-    panels, b = f"$w{matrix.data_ptr()}$", w.held(w.value(bias)).pointer if bias is not None else "NULL"
+    (rows, count), early = w.rows(x), x.early
+    panels, b = f"$w{matrix.data_ptr()}$", _pointer(w, bias)
     out = w.buffer(to[0], to[2], early)
     call = f"linear({rows}, {count}, {inner}, {panels}, {b}, {outer}, {out.buffer}, scratch);"
     return w.say(out, call, scratch=f"linear_scratch({count}, {inner})")
 
 
 def _attention(
-    w: Writer, to: Layout, q: Any, k: Any, v: Any, mask: Any = None, _: float = 0,
+    w: Writer, to: Layout, q: Any, k: Any, v: Any, mask: Any = None, _p: float = 0,
     causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
 ) -> Value:  # fmt: skip
-    (one, heads, queries, width), keys, h = to[0], w.value(k).shape[2], axis("h", to[0][1])
+    (_, heads, queries, width), keys, h = to[0], w.value(k).shape[2], axis("h", to[0][1])
     parts, n = list[str](), c_text(keys)
     for tensor in map(w.held, map(w.value, (q, k, v))):
         held = tensor if tensor.steps[3] == 1 or width == 1 else w.store(tensor)
@@ -87,16 +93,17 @@ def _attention(
         loops = ("for (long s = first; s < first + rows; s++)", f"for (long t = 0; t < {n}; t++)")
         change = nested(loops, f"{score} {step};")
     target = f"{out.buffer} + {c_text(out.address((ZERO, h, read_index('first'), ZERO)))}"
+    step = c_text(out.steps[2])
     return w.say(
         out,
         f"for (long h = 0; h < {heads}; h++) {{",
         f"    attention_keys({parts[1]}, {parts[2]}, {n}, {width}, scratch);",
         f"    for (long first = 0; first < {c_text(queries)}; first += QUERIES) {{",
         f"        const long rows = smaller_whole(QUERIES, {c_text(queries)} - first);",
-        f"        float *scores = attention_scores({parts[0]}, first, rows, {factor}, {n}, {width}, "
-        "scratch);",
+        f"        float *scores = attention_scores({parts[0]}, first, rows, {factor}, {n},",
+        f"                                         {width}, scratch);",
         *(f"        {line}" for line in change),
-        f"        attention_mix(scores, rows, {n}, {width}, {target}, {c_text(out.steps[2])}, scratch);",
+        f"        attention_mix(scores, rows, {n}, {width}, {target}, {step}, scratch);",
         "    }",
         "}",
         scratch=f"attention_scratch({n}, {width})",
@@ -148,21 +155,28 @@ def _reduced(
     text, kind = x.at(indices, floats=out.floats), "float" if out.floats else "int32_t"
     step = f"total = total || {text};" if name == "any" else f"total += {text};"
     total = f"total / (float){bracketed(count)}" if name == "mean" else "total"
-    lines = [f"{kind} total = 0;", *nested(inner, step), f"{out.entry(out.address(left))} = {total};"]
-    return w.say(out, *nested([*outer[:-1], f"{outer[-1] if outer else ''} {{".strip()], *lines), "}")
+    lines = [
+        f"{kind} total = 0;",
+        *nested(inner, step),
+        f"{out.entry(out.address(left))} = {total};",
+    ]
+    return w.say(
+        out, *nested([*outer[:-1], f"{outer[-1] if outer else ''} {{".strip()], *lines), "}"
+    )
 
 
 def _looked_up(w: Writer, to: Layout, of: Any, place: Any, rows: Any, *, new: Any = None) -> Value:
     """Entries whose index along an axis is read from another tensor, with ``new`` axes or none."""
-    of, rows, at = w.value(of), w.value(rows), int(place) % len(w.value(of).shape)
-    axes = len(rows.shape) if new is None else new
+    table, rows, at = w.value(of), w.value(rows), int(place) % len(w.value(of).shape)
+    axes: int = len(rows.shape) if new is None else new
 
     def read(indices: Shape) -> str:
         within = indices if new == 0 else indices[at : at + axes]
-        index = ZERO + int(rows.constant) if rows.constant is not None else read_index(rows.at(within))
-        return of.at((*indices[:at], index, *indices[at + (axes or 1) :]))
+        alike = rows.constant
+        index = read_index(rows.at(within)) if alike is None else ZERO + int(alike)
+        return table.at((*indices[:at], index, *indices[at + (axes or 1) :]))
 
-    return computed(*to, read, [of, rows], of.cost + 1)
+    return computed(*to, read, [table, rows], table.cost + 1)
 
 
 def _index(w: Writer, to: Layout, x: Any, rows: list[Any]) -> Value:
@@ -191,7 +205,9 @@ def _converted(w: Writer, to: Layout, x: Any) -> Value:
         return uniform(to[0], to[2], torch.tensor(x.constant).to(to[2]).item())
     if to[2] == torch.bool:
         return combined("ne", *to, [x, w.value(ZERO)])
-    cast = {(False, True): "(float)", (True, False): "(long)"}.get((x.floats, to[2].is_floating_point), "")
+    cast = {(False, True): "(float)", (True, False): "(long)"}.get(
+        (x.floats, to[2].is_floating_point), ""
+    )
     return computed(*to, lambda i: f"{cast}{x.at(i)}", [x], x.cost)
 
 
@@ -210,15 +226,18 @@ def _gelu(w: Writer, to: Layout, x: Any, *, approximate: str = "none") -> Value:
 
 
 KERNELS: dict[str, Callable[..., Value]] = {
-    "linear": _linear, "layer_norm": _layer_norm, "rms_norm": _rms_norm, "matmul": _matmul,
+    "linear": _linear, "matmul": _matmul,
+    "layer_norm": partial(_normed, name="layer_norm", weights=2),
+    "rms_norm": partial(_normed, name="rms_norm", weights=1),
     "bmm": _matmul, "scaled_dot_product_attention": _attention, "cat": _cat,
     "stack": partial(_cat, new=True), "index": _index, "arange": _arange, "gelu": _gelu,
     "embedding": lambda w, to, table, ids, *_: _looked_up(w, to, table, 0, ids),
     "index_select": _looked_up, "gather": partial(_looked_up, new=0), "clamp": _clamp,
-    "repeat_interleave": _repeated, "_to_copy": _converted, "masked_fill": partial(_ordered, order=(1, 2, 0)),
+    "repeat_interleave": _repeated, "_to_copy": _converted,
+    "masked_fill": partial(_ordered, order=(1, 2, 0)),
     **{name: partial(_softmax, name=name) for name in ("softmax", "log_softmax")},
     **{name: partial(_reduced, name=name) for name in ("any", "sum", "mean")},
     **{name: partial(_filled, name=name) for name in
-       ("zeros", "ones", "full", "zeros_like", "ones_like", "full_like")},
+       ("zeros", "ones", "zeros_like", "ones_like")},
 }  # fmt: skip
 """By the name of ATen's operation."""

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise, takewhile
+from itertools import pairwise, repeat, takewhile
 from textwrap import wrap
 
 from bertc.lab.c.expressions import c_text
@@ -15,7 +15,7 @@ NUMBER = re.compile(r"\.\d+\b")
 
 @dataclass
 class Loop:
-    """Statements that are repeated, and of each the tags at its places, one a time."""
+    """Statements that are repeated, and the tags at the places of them: one for every time."""
 
     begin: int
     period: int
@@ -51,7 +51,7 @@ def find_loop(statements: Sequence[Statement], tags: dict[str, Tag]) -> Loop:
 
 
 def _fits(loop: Loop, statements: Sequence[Statement], tags: dict[str, Tag]) -> bool:
-    """Whether every time reads what the one before wrote, and nothing else of it is read."""
+    """True if every time reads what the one before wrote, and nothing else of it is read."""
     rounds = [statements[loop.begin + loop.period * k :][: loop.period] for k in range(loop.times)]
     written = [{s.writes: place for place, s in enumerate(r) if s.writes} for r in rounds]
     after = {tag for s in statements[loop.end :] for tag in TAG.findall(s.text)}
@@ -60,23 +60,29 @@ def _fits(loop: Loop, statements: Sequence[Statement], tags: dict[str, Tag]) -> 
         for line in zip(*rounds, strict=True)
     ]
     for first, *rest in loop.columns:
-        if first[1] == "r" and len({int(b[2:-1]) - int(a[2:-1]) for a, b in pairwise((first, *rest))}) > 1:
+        if (
+            first[1] == "r"
+            and len({_number(b) - _number(a) for a, b in pairwise((first, *rest))}) > 1
+        ):
             return False
         if first[1] != "b" or {first} == {*rest}:
             continue
         here = {w.get(tag) for w, tag in zip(written, (first, *rest), strict=True)}
-        before = {w.get(tag) for w, tag in zip(written, rest, strict=False)}
+        before = [w.get(tag, -1) for w, tag in zip(written, rest, strict=False)]
         if None not in here:
             if len(here) > 1 or after & {first, *rest[:-1]}:
                 return False
-        elif len(before) > 1 or None in before or first in {*after, *written[0], *loop.carried}:
+            continue
+        read = first in after or first in written[0] or first in loop.carried
+        if read or before[0] < 0 or len({*before}) > 1 or tags[first].size != tags[rest[0]].size:
             return False
-        elif tags[first].size != tags[rest[0]].size:
-            return False
-        else:
-            loop.carried[first] = {w: tag for tag, w in written[0].items()}[before.pop()]
+        loop.carried[first] = {place: tag for tag, place in written[0].items()}[before[0]]
     fixed = {column[0] for column in loop.columns if len({*column}) == 1}
     return not fixed & {*loop.carried} and len({*loop.carried.values()}) == len(loop.carried)
+
+
+def _number(tag: str) -> int:
+    return int(tag[2:-1])
 
 
 def _wrapped(text: str) -> list[str]:
@@ -97,7 +103,15 @@ class Function:
         for tag, about in tags.items():
             name = clean = carried.get(tag) or re.sub(r"\W+", "_", about.name)
             number = 1
-            while name in {*self.names.values(), "scratch", "weights", "memory", "wanted", "n", "w"}:
+            while name in {
+                *self.names.values(),
+                "scratch",
+                "weights",
+                "memory",
+                "wanted",
+                "n",
+                "w",
+            }:
                 name = f"{clean}_{(number := number + 1)}"
             self.names[tag] = name
         # What the last time wrote is where the next one would read it.
@@ -151,11 +165,12 @@ class Function:
         around = self.statements[: self.begin] + self.statements[self.end :]
         fixed = {t for s in around for t in TAG.findall(s.text) if t[1] == "w"}
         fixed |= {c[0] for c in self.loop.columns if c[0][1] == "w" and c not in fields}
-        given = "".join(f"const int32_t *{name}, " for name in inputs)
+        names = sorted(fixed, key=[*self.tags].index)
+        read = "".join(f" const int32_t *{name}," for name in inputs)
         lines = [
-            "static void network(const float *weights, long n, " + given.rstrip(),
-            "                    float *memory, unsigned wanted, receiver receive, void *context) {",
-            *(f"    const float *{self.names[t]} = {self._weight(t)};" for t in self.tags if t in fixed),
+            f"static void network(const float *weights, long n,{read}",
+            "    float *memory, unsigned wanted, receiver receive, void *context) {",
+            *(f"    const float *{self.names[t]} = {self._weight(t)};" for t in names),
             "    float *scratch = memory, *next = memory + scratch_of(n);",
         ]
         for slot in self.slots:
@@ -165,7 +180,7 @@ class Function:
                 lines.append(f"    {kind} *{self.names[tag]} = {cast}next;")
             lines.append(f"    next += padded({c_text(self.tags[slot[0]].size)});")
         if fields:
-            names = [f"*{self._field(fields, c)}" for c in fields]
+            names = [f"*{self._field(fields, column)}" for column in fields]
             rows = (", ".join(self._weight(c[k]) for c in fields) for k in range(self.loop.times))
             lines += ["    const struct {", *_wrapped(f"const float {', '.join(names)};")]
             lines.append(f"    }} layers[{self.loop.times}] = {{")
@@ -177,33 +192,37 @@ class Function:
         lines, about, needed = list[str](), "", self._needed(groups)
         everything = guard = sum({1 << group for group in groups})
         for number, statement in enumerate(self.statements):
-            if self.loop.period and number == self.begin:
-                lines.append(f"for (int layer = 0; layer < {self.loop.times}; layer++) {{")
             inside = self.begin <= number < self.end
-            module = NUMBER.sub("", statement.about).removeprefix("model.").removeprefix("encoder.")
-            places = iter(self.loop.lines[number - self.begin] if inside else [])
-            text = TAG.sub(lambda m, i=inside, p=places: self._shown(m[0], next(p) if i else (), fields), statement.text)
+            if number == self.begin and self.loop.period:
+                lines.append(f"for (int layer = 0; layer < {self.loop.times}; layer++) {{")
             mask = needed[number] if number >= self.end or not self.loop.period else everything
             if mask != guard:
                 lines += ["}"] * (guard != everything)
                 lines += [f"if (wanted & {mask}u) {{"] * (mask != everything)
                 guard = mask
-            if module != about:
-                lines += [f"{'    ' * (inside or guard != everything)}/* {module or 'results'} */"]
-                about = module
-            lines += [f"{'    ' * (inside or guard != everything)}{line}" for line in text.split("\n")]
-            if self.loop.period and number == self.end - 1:
-                for first, role in self.loop.carried.items():
-                    a, b = self.names[first], self.names[role]
-                    lines.append(f"    float *last_{a} = {a};\n        {a} = {b};\n        {b} = last_{a};")
+            module = NUMBER.sub("", statement.about).removeprefix("model.").removeprefix("encoder.")
+            comment = [f"/* {module or 'results'} */"] * (module != about)
+            about, depth = module, int(inside or guard != everything)
+            lines += [f"{'    ' * depth}{ln}" for ln in (*comment, *self._rendered(number, fields))]
+            if number == self.end - 1 and self.loop.period:
+                for a, b in self.loop.carried.items():
+                    a, b = self.names[a], self.names[b]
+                    swap = (f"float *last_{a} = {a};", f"{a} = {b};", f"{b} = last_{a};")
+                    lines += [f"    {line}" for line in swap]
                 lines.append("}")
-        lines += ["}"] * (guard != everything)
-        return [f"    {line}" for line in lines]
+        return [f"    {line}" for line in (*lines, *["}"] * (guard != everything))]
+
+    def _rendered(self, number: int, fields: list[tuple[str, ...]]) -> list[str]:
+        """The lines of a statement."""
+        inside = self.begin <= number < self.end
+        columns = iter(self.loop.lines[number - self.begin]) if inside else repeat(())
+        shown = lambda match: self._shown(match[0], next(columns), fields)  # noqa: E731
+        return TAG.sub(shown, self.statements[number].text).split("\n")
 
     def _shown(self, tag: str, column: tuple[str, ...], fields: list[tuple[str, ...]]) -> str:
         """A tag in the function."""
         if tag[1] == "r":
-            step = int(column[1][2:-1]) - int(tag[2:-1]) if column else 0
+            step = _number(column[1]) - _number(tag) if column else 0
             return f"{tag[2:-1]}{' + layer' * (step > 0)}{f' * {step}' * (step > 1)}"
         if column in fields:
             return f"layers[layer].{self._field(fields, column)}"
@@ -224,7 +243,7 @@ class Function:
         for number in reversed(range(len(self.statements))):
             tags = [self.after.get(t, t) for t in TAG.findall(self.statements[number].text)]
             written = self.statements[number].writes
-            mask = sum({1 << groups[int(t[2:-1])] for t in tags if t[1] == "r"})
+            mask = sum({1 << groups[_number(t)] for t in tags if t[1] == "r"})
             needed[number] = mask | bits.get(self.after.get(written, written), 0)
             bits |= {t: bits.get(t, 0) | needed[number] for t in tags}
         return needed

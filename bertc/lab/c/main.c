@@ -156,7 +156,8 @@ static long given_row(bertc *model, const char *ids, const char *segments, size_
     *error = !values || make_row(model, most) ? NO_MEMORY : 0;
     const long n = *error ? 0 : numbers(ids, &at, values, most);
     const long count = *error || !segments ? 0 : numbers(segments, &end, values + most, most);
-    if (!*error && count && count != n) *error = NOT_A_REQUEST;
+    if (!*error && (!strchr("\t]", ids[at]) || (segments && !strchr("]", segments[end])) ||
+                    (count && count != n))) *error = NOT_A_REQUEST;
     for (long i = 0; i < n && !*error; i++) {
         const long segment = count ? values[most + i] : 0;
         if (values[i] >= TOKENS || segment >= SEGMENTS) *error = NO_SUCH_TOKEN;

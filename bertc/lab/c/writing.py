@@ -13,7 +13,19 @@ from torch.fx import Node
 
 from bertc import DataError
 from bertc.lab.c.expressions import (
-    CHEAP, ENTRIES, ZERO, Index, N, Shape, Value, axis, c_text, combined, dense, divided, size,
+    CHEAP,
+    ENTRIES,
+    ZERO,
+    Index,
+    N,
+    Shape,
+    Value,
+    axis,
+    c_text,
+    combined,
+    dense,
+    divided,
+    size,
     uniform,
 )  # fmt: skip
 
@@ -95,7 +107,7 @@ class Writer:
         base = tensor if tensor._base is None else tensor._base
         tag, (*_, width), key = f"$w{base.data_ptr()}$", (1, *base.shape), base.data_ptr()
         few = tensor.numel() if not tensor.is_floating_point() else tensor.numel() == 1
-        if key not in self.names and few and len(tensor.unique()) == 1:
+        if key not in self.names and few and bool((tensor == tensor.flatten()[0]).all()):
             return uniform(shape, tensor.dtype, tensor.flatten()[0].item())
         packed = key in self.packed
         if tag not in self.tags:
@@ -189,8 +201,8 @@ class Writer:
                 return target(*_concrete(args), **_concrete(options), **dtype)  # type: ignore[operator]
         if _is_view(node):
             of = self.value(args[0])
-            views = [_view(of, one) for one in (result if isinstance(result, list | tuple) else [result])]
-            return views if isinstance(result, list | tuple) else views[0]
+            several = isinstance(result, list | tuple)
+            return [_view(of, one) for one in result] if several else _view(of, result)
         shape, steps = (tuple(map(plain, part)) for part in (result.shape, result.stride()))
         value = self._computed(target, operation, (shape, steps, result.dtype), args, options)
         dear = value.cost > (CHEAP if value.early else 0)
@@ -256,13 +268,13 @@ def _is_view(node: Node) -> bool:
 
 
 def _readers(node: Node) -> int:
-    """How many read a result, or a view of it."""
+    """The number of those that read a result, or a view of it."""
     users = (user for user in node.users if user.op != "output")
     return sum(_readers(user) if _is_view(user) else 1 for user in users)
 
 
 def _depends(value: Any) -> bool:
-    """Whether an argument is of a text or its length."""
+    """True if an argument is of a text or its length."""
     if isinstance(value, dict | list):
         return any(map(_depends, value.values() if isinstance(value, dict) else value))
     return isinstance(value, Value) or (isinstance(value, sympy.Expr) and not value.is_number)

@@ -1,6 +1,7 @@
 """Programs in C: what they compute beside bertc, damaged weights, and lines that are none."""
 
 import json
+import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -13,7 +14,7 @@ from bertc.lab.c.building import digest
 from bertc.lab.proof.making import make_proof
 from bertc.lab.proof.verifying import verify
 from tests.lab.c.programs import CHECKED, answered, compiled, largest_difference, small_graph
-from tests.lab.onnx.conftest import NETWORK, TEXTS, run_of, tasks  # noqa: F401
+from tests.lab.onnx.conftest import NETWORK, TEXTS, run_of
 
 BERT = f"{NETWORK.replace('layers=2', 'layers=3')} objective=mlm+sop format=segment-pair"
 ONE_LAYER = NETWORK.replace("layers=2", "layers=1")
@@ -49,18 +50,17 @@ def test_states_and_scores_are_those_of_bertc(name, tmp_path):
     assert largest_difference(graph, program) < 1e-5
     text = program.with_suffix(".c").read_text()
     assert ("layer++" in text) == alike
-    # Of the library what is used.
+
     assert ("static void rms_norm(" in text) == ("rms" in spec)
     assert max(map(len, text.splitlines())) < 2000
 
 
 def test_weights_that_are_damaged_or_of_another_model_are_refused(program):
     file, content = program.with_suffix(".weights"), program.with_suffix(".weights").read_bytes()
-    other = bytearray(content)
-    other[64] ^= 1
-    fresh = digest(bytes(other[64:])).to_bytes(8, "little")
+    other = content[:64] + bytes([content[64] ^ 1]) + content[65:]
+    fresh = digest(other[64:]).to_bytes(8, "little")
     cases = {
-        content[:40]: "damaged", content[:-1]: "damaged", b"": "damaged", content + b"\0": "damaged",
+        content[:40]: "damaged", content[:-1]: "damaged", b"": "damaged", content + b"x": "damaged",
         b"x" + content[1:]: "another model", other[:8] + fresh + other[16:]: "another model",
     }  # fmt: skip
     draw = np.random.default_rng(0)
@@ -142,7 +142,24 @@ def test_texts_are_answered_as_predict_and_embed_and_fill_do(tmp_path, tasks, ca
 
 
 def test_an_operation_or_setting_that_c_has_no_word_for_is_named(tmp_path, tasks, call):
-    run = run_of(tmp_path / "run", f"{NETWORK} task={tasks['read'].replace(')', ', head=conditioned)')}")
+    run = run_of(
+        tmp_path / "run", f"{NETWORK} task={tasks['read'].replace(')', ', head=conditioned)')}"
+    )
     code, _, error = call("build", str(run), "-o", str(tmp_path / "model.c"))
     assert (code, "head=conditioned" in error) == (65, True)
     assert not [*tmp_path.glob("model.*")]
+
+
+def test_the_commands_of_the_page_build_a_program(tmp_path, monkeypatch, call):
+    monkeypatch.chdir(tmp_path)
+    Path("runs").mkdir()
+    run_of(Path("runs/mine"), f"{ONE_LAYER} objective=mlm")
+    Path("texts.txt").write_text("w7 [MASK]\nw9 [MASK] w9\n")
+    page = (Path(__file__).parents[3] / "docs/how-to/anywhere.md").read_text()
+    (block,) = re.findall(r"```sh\n(bertc build .*?)```", page, re.DOTALL)
+    for line in block.splitlines():
+        if line.startswith("bertc "):
+            assert call(*shlex.split(line)[1:])[0] == 0
+        else:
+            said = subprocess.run(line, shell=True, check=True, capture_output=True).stdout
+    assert [len(json.loads(answer)["masks"]) for answer in said.splitlines()] == [1, 1]
