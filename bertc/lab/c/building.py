@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,15 +13,14 @@ import torch
 from numpy.typing import NDArray
 from torch.export import Dim, ExportedProgram
 
-from bertc import DataError, Trained
-from bertc.lab.c.expressions import N, Value, c_text
+from bertc import DataError, Trained, load
+from bertc.lab.c.expressions import N, Value, c_text, literal
 from bertc.lab.c.kernels import KERNELS
 from bertc.lab.c.layers import Function
 from bertc.lab.c.tokenizer import tokenizer_parts
 from bertc.lab.c.writing import PANEL, Statement, Tag, Writer, name_of
 from bertc.lab.onnx.tracing import quiet, random_inputs
-from bertc.lab.proof.network import opened
-from bertc.lab_api import Graph
+from bertc.lab_api import Graph, divide_by_temperatures, fit_of_head
 
 TRACED = 6
 """Tokens of the row that is traced."""
@@ -124,13 +124,15 @@ def chosen(library: str, text: str) -> str:
 
 def c_files(run: Path, out: Path) -> dict[Path, bytes]:
     """The program of a run, its weights, and a header, all next to each other."""
-    model = opened(run, calibrated=True)
+    model = load(run)
     graph, tasks = model.graph(layers=True), model.resolved.stages[-1].tasks
+    least = fit_of_head(run, model, tasks[0].title).thresholds if tasks else ()
+    model.load_state_dict(divide_by_temperatures(run, model.resolved, model.state_dict())[0])
     if len(tasks) > sum(head in tasks for head in graph.heads):
         model.graph()  # says why
     weights, header = out.with_suffix(".weights"), _library("model.h").encode()
     mask = model.tokenizer.vocabulary.mask
-    text, content = c_program(graph, weights.name, _tokenizer(model), mask)
+    text, content = c_program(graph, weights.name, _tokenizer(model), mask, least)
     return {weights: content, out.with_suffix(".h"): header, out: text.encode()}
 
 
@@ -144,9 +146,13 @@ def _tokenizer(model: Trained) -> tuple[str, bytes]:
 
 
 def c_program(
-    graph: Graph, name: str, tokenizer: tuple[str, bytes], mask: int = -1
-) -> tuple[str, bytes]:
-    """The program of a graph with all layers, and the content of its weights file of that name."""
+    graph: Graph, name: str, tokenizer: tuple[str, bytes], mask: int = -1,
+    least: Sequence[float] = (),
+) -> tuple[str, bytes]:  # fmt: skip
+    """The program of a graph with all layers, and the content of its weights file of that name.
+
+    ``mask`` is the token that is filled; ``least`` are probabilities of several labels.
+    """
     for task in graph.model.resolved.stages[-1].tasks:
         if getattr(task, "prompt", "") or getattr(task, "query_prompt", ""):
             raise DataError(f"the prompts of {task.title} stand in the way of a program in C")
@@ -165,7 +171,7 @@ def c_program(
         "LONGEST": body.room or MOST, "TOKENS": body.vocab_size, "RESULTS": len(graph.outputs),
         "SEGMENTS": max(1, body.kinds_of_segments), "MASK": mask,
         "TOKENIZES": int(bool(tokenizer[1])), "INPUTS(model)": ", ".join(READ[n] for n in inputs),
-        **_answer(graph, states),
+        **_answer(graph, states, least),
     }  # fmt: skip
     tables = {
         "char *const NAMES[RESULTS]": [_quoted(output.name) for output in graph.outputs],
@@ -185,7 +191,7 @@ def c_program(
     return text, header + bytes(HEADER - 24) + content
 
 
-def _answer(graph: Graph, states: int) -> dict[str, object]:
+def _answer(graph: Graph, states: int, least: Sequence[float]) -> dict[str, object]:
     """The answer to a text: that of the first task, else masked tokens, else a vector."""
     heads, outputs = graph.heads, graph.outputs[states:]
     stage = graph.model.resolved.stages[-1]
@@ -199,11 +205,12 @@ def _answer(graph: Graph, states: int) -> dict[str, object]:
         ways["vector"] = "v" if graph.outputs[place].name in vectors else "n"
         kind = ways.get(task.answer.kind, "n")
         read = str(getattr(task, "longest", 0) or read) if kind == "v" else str(stage.seq)
+    limits = (literal(one, floats=True) for one in least or [0.5] * max(1, len(labels)))
     return {
         "ANSWER": place, "KIND": f"'{kind}'", "ROLES": _quoted("t" * states + "".join(roles)),
         "UNIT": int(getattr(task, "normalise", False)), "READS": read,
         "LABELS": f"((const char *const[]){{{', '.join(map(_quoted, labels)) or 'NULL'}}})",
-        "LEAST": f"((const float[]){{{', '.join(['0.5f'] * max(1, len(labels)))}}})",
+        "LEAST": f"((const float[]){{{', '.join(limits)}}})",
     }  # fmt: skip
 
 
