@@ -1,10 +1,10 @@
 """Tokenizers in C next to the library: lines of files, strange texts, every code point; fuzzed.
 
-    TOKENIZERS_PARALLELISM=false nice python -m tests.campaigns.tokenizers_in_c [--given TOKENIZER.json ...] [--lines FILE ...]
+    nice python -m tests.campaigns.tokenizers_in_c [--given TOKENIZER.json ...] [--lines FILE ...]
         [--strange 20000] [--fuzz SECONDS]
 
-Without any given, those of every class are learned from the lines. Speed is on one core, with the
-start of the program.
+Without any given, those of every class are learned from the lines. Speed is on one core, with
+TOKENIZERS_PARALLELISM=false; that of C has the start of the program in it.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def compare(
             begin = time.perf_counter()
             received = rows(program, texts, 1 << 20)
             middle = time.perf_counter()
-            encodings = tokenizer.encode_batch_fast(texts)  # on one core by TOKENIZERS_PARALLELISM
+            encodings = tokenizer.encode_batch_fast(texts)
             wanted = [(len(e.ids), e.ids, e.type_ids) for e in encodings]
             seconds += [middle - begin, time.perf_counter() - middle]
             differ = sum(row != want for row, want in zip(received, wanted, strict=True))
