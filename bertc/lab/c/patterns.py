@@ -11,7 +11,8 @@ ATOM = (
     r"|[^\\?*+{}()|^$\[]"
 )
 PART = re.compile(
-    rf"(?P<bar>\|)|\(\?(?P<fold>i?):(?P<group>[^()]*)\)(?=\||$)|(?P<look>\(\?<?[=!])(?P<seen>{ATOM})\)"
+    rf"(?P<bar>\|)|\(\?(?P<fold>i?):(?P<group>(?:{ATOM}|[?*+{{}}|])*)\)(?=\||$)"
+    rf"|(?P<look>\(\?<?[=!])(?P<seen>{ATOM})\)"
     rf"|(?P<atom>{ATOM})(?P<times>(?:[?*+]|\{{\d+(?:,\d*)?\}})(?![?+]))?"
 )
 LOOKS = {"(?=": "AHEAD", "(?!": "NOT_AHEAD", "(?<=": "BEHIND", "(?<!": "NOT_BEHIND"}
@@ -36,7 +37,7 @@ def alternatives(pattern: str, fold: str = "") -> list[list[Item]]:
             options[-1].append((LOOKS[part["look"]], part["seen"], 1, 1))
         elif part["atom"]:
             least, comma, most = TIMES.get(part["times"], part["times"])[1:-1].partition(",")
-            atom = f"(?i:{part['atom']})" if fold and part["atom"].isalpha() else part["atom"]
+            atom = f"(?i:{part['atom']})" if fold and re.search(r"\w", part[0]) else part["atom"]
             items = "TAKE", atom, int(least), int(most or MOST) if comma else int(least)
             options[-1].append(items)
         elif not options.pop():  # a group is an alternative of its own

@@ -38,11 +38,13 @@ def tokenizer_parts(tokenizer_json: str, cut_left: bool = False) -> tuple[str, b
     normal = parts.normalise(_flat(written["normalizer"], "normalizers"))
     splits = [parts.calls(step) for step in _flat(written["pre_tokenizer"], "pretokenizers")]
     parts.tokens(tokenizer, written["added_tokens"], size)
+    if len(parts.classes) > 32:
+        raise refusal(f"{len(parts.classes)} classes of characters in its patterns, more than 32")
     classes = sum(numbers << np.uint32(bit) for bit, numbers in enumerate(parts.classes.values()))
     parts.table("CLASSES", np.asarray(classes, np.uint32))
     settings |= {name: n for n, name in enumerate(parts.classes) if name[0].isupper()}
     settings |= {"VOCABULARY": size, "CUT_LEFT": cut_left, "MAGIC": MAGIC}
-    settings |= {"MOST_ITEMS": parts.most_items} if parts.patterns else {}
+    settings["MOST_ITEMS"] = parts.most_items
     calls = {"normalise": normal, "split": sum(splits, [])}
     lines = {n: [f"    if (!failed) failed = {c};\n" for c in made] for n, made in calls.items()}
     used = ["patterns"] * bool(parts.patterns) + ["fallback"] * (file in ("unigram", "byte_pairs"))
@@ -103,8 +105,6 @@ class _Parts:
         if atom not in self.classes:
             by_name = atom == STEPS["patterns"]["punctuation"]
             self.classes[atom] = unicode.removed("Punctuation" if by_name else "Split", atom)
-        if len(self.classes) > 32:
-            raise refusal(f"class {atom!r} besides 32 others")
         return -1 - [*self.classes].index(atom)
 
     def pattern(self, pattern: str) -> str:
@@ -140,10 +140,10 @@ class _Parts:
     def in_c(self, value: Any) -> str:
         """A setting as C has it: a pattern, a flag, or a text and its size."""
         if isinstance(value, dict):
-            ((kind, pattern),) = value.items()
-            return self.pattern(pattern if kind == "Regex" else re.escape(pattern))
-        text = f"{value:d}" if isinstance(value, bool) else _quoted(value)
-        return text if isinstance(value, bool) else f"{text}, {len(value.encode())}"
+            return self.pattern(value.get("Regex") or re.escape(value["String"]))
+        return (
+            f"{value:d}" if isinstance(value, bool) else f"{_quoted(value)}, {len(value.encode())}"
+        )
 
     def normalise(self, steps: list[Setting]) -> list[str]:
         """The calls of a normaliser; neighbours that read characters alone become one table."""

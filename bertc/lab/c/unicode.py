@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 POINTS, BLOCK, AT_ONCE, SPACED = 0x110000, 256, 4096, 2
 LIKE = np.arange(POINTS)
@@ -19,11 +20,7 @@ LIKE[0xFFFE::0x10000] = LIKE[0xFFFF::0x10000] = 0xFFFF
 SEEN, PLACES = np.unique(LIKE, return_inverse=True)
 CHARACTERS = [*map(chr, SEEN.tolist())]
 Numbers = NDArray[np.uint32]
-NO_STEPS: dict[str, Any] = {
-    "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
-    "pre_tokenizer": None, "post_processor": None, "decoder": None,
-    "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"},
-}  # fmt: skip
+NO_STEPS = json.loads(Tokenizer(WordLevel({"a": 0}, unk_token="a")).to_str())
 
 
 def normaliser(*steps: Mapping[str, Any]) -> Callable[[str], str]:
