@@ -203,6 +203,8 @@ def build(
     if out is not None and out.suffix == ".c":
         from bertc.lab.c.building import c_files
 
+        if set:
+            raise UsageError("a run has its settings", "leave --set out")
         for path, content in c_files(Path(spec), out).items():
             replace(path, content)
             say(f"{path}: {len(content):,} bytes")

@@ -119,6 +119,7 @@ static const char *field(const char *json, const char *name) {
 
 /* A string of JSON as UTF-8 in place of its beginning; -1 if it is none. */
 static long plain_text(char *json) {
+    static const char *const HEX = "0123456789abcdefABCDEF";
     char *to = json, *from = json + 1;
     if (*json != '"') return -1;
     while (*from != '"') {
@@ -133,9 +134,10 @@ static long plain_text(char *json) {
         from += 2;
         if (from[-1] != 'u') continue;
         unsigned point = 0, low = 0;
-        if (sscanf(from, "%4x", &point) != 1) return -1;
+        if (strspn(from, HEX) < 4 || sscanf(from, "%4x", &point) != 1) return -1;
         from += 4;
-        if (point >= 0xD800 && point < 0xDC00 && sscanf(from, "\\u%4x", &low) == 1) {
+        if (point >> 10 == 0x36 && !strncmp(from, "\\u", 2) && strspn(from + 2, HEX) >= 4 &&
+            sscanf(from + 2, "%4x", &low) == 1 && low >> 10 == 0x37) {
             point = 0x10000 + ((point - 0xD800) << 10) + (low - 0xDC00);
             from += 6;
         }
