@@ -44,8 +44,10 @@ def find_loop(statements: Sequence[Statement], tags: dict[str, Tag]) -> Loop:
             alike = zip(shapes[begin:], shapes[begin + period :], strict=False)
             same = sum(1 for _ in takewhile(lambda two: two[0] == two[1], alike))
             loop = Loop(begin, period, same // period + 1)
-            longer = loop.times * period > best.times * best.period
-            if loop.times > 1 and longer and _fits(loop, statements, tags):
+            covers, most = loop.times * period, best.times * best.period
+            # Of equal ones the last: norms after a layer belong to it.
+            better = covers > most or (covers == most and period == best.period)
+            if loop.times > 1 and better and _fits(loop, statements, tags):
                 best = loop
     return best
 
@@ -86,7 +88,8 @@ def _number(tag: str) -> int:
 
 
 def _wrapped(text: str) -> list[str]:
-    return wrap(text, 96, initial_indent=" " * 8, subsequent_indent=" " * 12)
+    pieces = wrap(text.replace(" + ", "~"), 96, initial_indent=" " * 8, subsequent_indent=" " * 12)
+    return [piece.replace("~", " + ") for piece in pieces]
 
 
 class Function:
@@ -172,6 +175,7 @@ class Function:
             "    float *memory, unsigned wanted, receiver receive, void *context) {",
             *(f"    const float *{self.names[t]} = {self._weight(t)};" for t in names),
             "    float *scratch = memory, *next = memory + scratch_of(n);",
+            "    (void)wanted;",
         ]
         for slot in self.slots:
             for tag in slot:
