@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bertc.run.evaluation.evaluate import evaluate_heads, evaluate_run
     from bertc.run.evaluation.manner import Manner
     from bertc.run.models.loading import weights_digest
-    from bertc.run.records.calibration import divide_by_temperatures
+    from bertc.run.records.calibration import divide_by_temperatures, fit_of_head
     from bertc.run.records.changes import changed, settings_texts
     from bertc.run.records.folder import RunFolder
     from bertc.run.records.results import Seen
@@ -59,7 +59,7 @@ PUBLIC = homes(
         "run.evaluation.evaluate": "evaluate_heads evaluate_run",
         "run.evaluation.manner": "Manner",
         "run.models.loading": "weights_digest",
-        "run.records.calibration": "divide_by_temperatures",
+        "run.records.calibration": "divide_by_temperatures fit_of_head",
         "run.records.changes": "changed settings_texts",
         "run.records.folder": "RunFolder",
         "run.records.results": "Seen",
@@ -72,8 +72,8 @@ __all__ = [
     "AllowedValues", "Diagnostic", "Expected", "Graph", "Interval", "Manner", "Program",
     "RunFolder", "Seen", "Space", "Stepper", "Survey", "Table", "ValueKind", "changed",
     "device_named", "divide_by_temperatures", "escaped", "evaluate_heads", "evaluate_run",
-    "findings", "formatted", "graph_of", "loss_title", "model_weights", "most_steps", "points",
-    "programs", "quote", "remedies", "require_permission", "schema", "settings_texts",
+    "findings", "fit_of_head", "formatted", "graph_of", "loss_title", "model_weights", "most_steps",
+    "points", "programs", "quote", "remedies", "require_permission", "schema", "settings_texts",
     "several", "shipped_specs", "shown_figures", "space", "spec_text", "step_flops", "survey",
     "units", "weights_digest",
 ]  # fmt: skip

@@ -22,9 +22,9 @@ GOALS = {
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
     "core": 64_350,
-    "lab": 10_280,
-    "tests": 40_330,
-    "words of docs": 32_560,
+    "lab": 11_100,
+    "tests": 40_820,
+    "words of docs": 32_970,
     "lines of README": 120,
     "lines a kind": 390,
     "floors": 10,

@@ -189,12 +189,26 @@ def build(
     spec: options.SpecArgument,
     set: options.SetOption = None,
     emit: str = option("python", "tree, program, resolved, weights, module or python"),
-    out: Path | None = option(None, "file to write [default: print it]", "--out", "-o"),
+    out: Path | None = option(
+        None, "file to write [default: print it]; of a run model.c", "--out", "-o"
+    ),
 ) -> None:
-    """Compile a spec to one file of PyTorch alone, or print an earlier stage."""
+    """Compile a spec to one file of PyTorch alone, or print an earlier stage.
+
+    A run becomes a program in C: -o model.c. Its weights are next to it.
+    """
     from bertc.base.storage.durable import replace
     from bertc.cli.emit import emit as show
 
+    if out is not None and out.suffix == ".c":
+        from bertc.lab.c.building import c_files
+
+        if set:
+            raise UsageError("a run has its settings", "leave --set out")
+        for path, content in c_files(Path(spec), out).items():
+            replace(path, content)
+            say(f"{path}: {len(content):,} bytes")
+        return
     text = show(spec, set or (), emit)
     if out is None:
         say(text)

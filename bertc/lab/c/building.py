@@ -1,0 +1,224 @@
+"""``bertc build RUN -o model.c``: a program in C, and the file of its weights."""
+
+import json
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import sympy
+import torch
+from numpy.typing import NDArray
+from torch.export import Dim, ExportedProgram
+
+from bertc import DataError, Trained, load
+from bertc.lab.c.expressions import N, Value, c_text, literal
+from bertc.lab.c.kernels import KERNELS
+from bertc.lab.c.layers import Function
+from bertc.lab.c.tokenizer import tokenizer_parts
+from bertc.lab.c.writing import PANEL, Statement, Tag, Writer, name_of
+from bertc.lab.onnx.tracing import quiet, random_inputs
+from bertc.lab_api import Graph, divide_by_temperatures, fit_of_head
+
+TRACED = 6
+"""Tokens of the row that is traced."""
+MAGIC = b"bertc C\n"
+HEADER = 64
+"""Bytes before the tensors of a weights file: magic, digest, and sizes."""
+BUILD = "cc -O3 -march=native model.c -lm; with -fopenmp on all cores"
+READ = {"input_ids": "(model)->ids", "token_type_ids": "(model)->segments"}
+MOST = 1 << 20
+"""Tokens of a row, where positions set no limit."""
+ODD = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9)
+
+
+def trace(graph: Graph) -> ExportedProgram:
+    """The operations of a graph for one row of any length."""
+    room = graph.model.encoder.node.room
+    inputs = random_inputs(graph, 1, min(TRACED, room or TRACED))
+    axes = {1: Dim("length", max=room)}
+    with torch.no_grad(), quiet():
+        traced = torch.export.export(
+            graph, (), kwargs=inputs, dynamic_shapes=dict.fromkeys(inputs, axes)
+        )
+        program: ExportedProgram = traced.run_decompositions({})
+        return program
+
+
+def write(graph: Graph) -> tuple[Function, Writer]:
+    """The function of a network, which gives every result as soon as it is computed."""
+    traced, body = trace(graph), graph.model.encoder.node
+    signature = traced.graph_signature
+    homes = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    homes |= signature.inputs_to_lifted_tensor_constants
+    state = {**traced.state_dict, **traced.constants}
+    known = {name: state[home].data.contiguous() for name, home in homes.items()}
+    names = {known[n].data_ptr(): name_of(home, "") for n, home in homes.items()}
+    letters = {N: "s", sympy.Integer(body.hidden): "h"}
+    writer = Writer(KERNELS, letters, set(), names, values=known)
+    nodes = [node for node in traced.graph.nodes if node.op == "call_function"]
+    for node in nodes:
+        if node.target.__name__ == "linear.default" and node.args[1].name in known:
+            writer.packed.add(known[node.args[1].name].data_ptr())
+    for name in graph.inputs:
+        read = lambda address, name=name: f"(long){name}[{c_text(address)}]"  # noqa: E731
+        row = (sympy.Integer(1), N), (N, sympy.Integer(1))
+        alike = {"attention_mask": 1, "language_ids": len(body.languages)}.get(name)
+        value = Value(*row, torch.int64, read, early=False, constant=alike)
+        writer.values[name] = value
+    for node in nodes:
+        writer.read(node)
+    (output,) = next(node for node in traced.graph.nodes if node.op == "output").args
+    for number, node in enumerate(output):
+        _give(writer, number, writer.value(writer.values[node.name]))
+    return Function(writer.early, writer.late, writer.tags), writer
+
+
+def _give(writer: Writer, number: int, value: Value) -> None:
+    """Give a result behind the statement that writes it last."""
+    writer.name = f"result_{number}"
+    (pointer, count), shape = writer.rows(value), value.shape
+    buffer = re.search(r"\$b\d+\$", pointer)
+    assert buffer, "results are computed"
+    places = [n for n, s in enumerate(writer.late) if s.writes == buffer[0]]
+    about = writer.late[places[-1]].about
+    address, width = pointer.rpartition(", ")[0], c_text(shape[-1]) if shape else "1"
+    line = f"receive(context, $r{number}$, {address}, {count}, {width});"
+    writer.late.insert(places[-1] + 1, Statement(line, about))
+
+
+def packed(tag: Tag) -> NDArray[np.float32]:
+    """The numbers of a weight in the order of the file."""
+    assert tag.tensor is not None, "it is a weight"
+    width = tag.tensor.shape[-1] if tag.packed else 1
+    rows = tag.tensor if tag.packed else tag.tensor.as_strided((tag.tensor.numel(), 1), (1, 1))
+    array = rows.detach().float().numpy()
+    filled = np.zeros((-(-len(array) // PANEL) * PANEL, width), np.float32)
+    filled[: len(array)] = array
+    return filled.reshape(-1, PANEL, width).swapaxes(1, 2).ravel()
+
+
+def digest(content: bytes) -> int:
+    """A hash of 64 bits: a sum of mixed words, each with its place."""
+    words = np.frombuffer(content + bytes(-len(content) % 8), "<u8")
+    first, other = map(np.uint64, ODD)
+    with np.errstate(over="ignore"):
+        mixed = (words ^ (np.arange(1, len(words) + 1, dtype=np.uint64) * first)) * other
+        return int(((mixed ^ (mixed >> np.uint64(29))) * first).sum(dtype=np.uint64))
+
+
+def chosen(library: str, text: str) -> str:
+    """The parts of a library that a text needs, which are apart by two blank lines."""
+    parts, needed = library.strip().split("\n\n\n"), text
+    define = re.compile(r"^(?:static [^\n(;]*?(\w+)\(|#define (\w+)\()", re.MULTILINE)
+    names = [{name for pair in define.findall(part) for name in pair if name} for part in parts]
+    taken = {number for number, one in enumerate(names) if not one}
+    for _ in parts:
+        words = {*re.findall(r"\w+", needed)}
+        taken |= {number for number, one in enumerate(names) if one & words}
+        needed = "\n".join([text, *(parts[number] for number in sorted(taken))])
+    return "\n\n".join(part for number, part in enumerate(parts) if number in taken)
+
+
+def c_files(run: Path, out: Path) -> dict[Path, bytes]:
+    """The program of a run, its weights, and a header, all next to each other."""
+    model = load(run)
+    graph, tasks = model.graph(layers=True), model.resolved.stages[-1].tasks
+    least = fit_of_head(run, model, tasks[0].title).thresholds if tasks else ()
+    model.load_state_dict(divide_by_temperatures(run, model.resolved, model.state_dict())[0])
+    if len(tasks) > sum(head in tasks for head in graph.heads):
+        model.graph()  # says why
+    weights, header = out.with_suffix(".weights"), _library("model.h").encode()
+    mask = model.tokenizer.vocabulary.mask
+    text, content = c_program(graph, weights.name, _tokenizer(model), mask, least)
+    return {weights: content, out.with_suffix(".h"): header, out: text.encode()}
+
+
+def _tokenizer(model: Trained) -> tuple[str, bytes]:
+    """The tokenizer of a run in C, and its tables."""
+    with TemporaryDirectory() as folder:
+        model.save_tokenizer(Path(folder, "saved"), {})
+        names = ("tokenizer.json", "tokenizer_config.json")
+        written, config = (Path(folder, "saved", n).read_text("utf-8") for n in names)
+    return tokenizer_parts(written, json.loads(config).get("truncation_side") == "left")
+
+
+def c_program(
+    graph: Graph, name: str, tokenizer: tuple[str, bytes], mask: int = -1,
+    least: Sequence[float] = (),
+) -> tuple[str, bytes]:  # fmt: skip
+    """The program of a graph with all layers, and the content of its weights file of that name.
+
+    ``mask`` is the token that is filled; ``least`` are probabilities of several labels.
+    """
+    for task in graph.model.resolved.stages[-1].tasks:
+        if getattr(task, "prompt", "") or getattr(task, "query_prompt", ""):
+            raise DataError(f"the prompts of {task.title} stand in the way of a program in C")
+    function, writer = write(graph)
+    states = len(graph.layers) + graph.states
+    groups = [0] * states + [*range(1, len(graph.outputs) - states + 1)]
+    arrays = [packed(tag) for key, tag in writer.tags.items() if key[1] == "w"]
+    tensors = b"".join(array.astype("<f4").tobytes() for array in arrays)
+    content = tensors + tokenizer[1] + bytes(-len(tokenizer[1]) % 8)
+    total, hashed = HEADER + len(content), digest(content)
+    header = MAGIC + hashed.to_bytes(8, "little") + total.to_bytes(8, "little")
+    body, inputs = graph.model.encoder.node, [n for n in graph.inputs if n in READ]
+    values = {
+        "HEADER": HEADER, "DIGEST": f"UINT64_C({hashed:#x})", "FILE_BYTES": f"UINT64_C({total})",
+        "TENSORS_END": HEADER + len(tensors), "WEIGHTS": _quoted(name), "TOP": 5,
+        "LONGEST": body.room or MOST, "TOKENS": body.vocab_size, "RESULTS": len(graph.outputs),
+        "SEGMENTS": max(1, body.kinds_of_segments), "MASK": mask,
+        "TOKENIZES": int(bool(tokenizer[1])), "INPUTS(model)": ", ".join(READ[n] for n in inputs),
+        **_answer(graph, states, least),
+    }  # fmt: skip
+    tables = {
+        "char *const NAMES[RESULTS]": [_quoted(output.name) for output in graph.outputs],
+        "int AXES[RESULTS]": [str(len(output.axes)) for output in graph.outputs],
+        "int GROUPS[RESULTS]": [*map(str, groups)],
+    }
+    network = "\n".join([*function.memory(), "", *function.text(inputs, groups)])
+    main = f"{_library('program.c')}\n\n\n{_library('main.c')}"
+    parts = [
+        f"/* {re.sub('[^ -)+-~]', '?', graph.model.resolved.name)}: {BUILD} */",
+        _library("begin.c"), _library("model.h"),
+        "\n".join(f"#define {name} {value}" for name, value in values.items()),
+        "\n".join(f"static const {n} = {{{', '.join(v)}}};" for n, v in tables.items()),
+        chosen(_library("kernels.c"), network + main), network, tokenizer[0], main,
+    ]  # fmt: skip
+    text = "\n\n".join(part.strip() for part in parts) + "\n"
+    return text, header + bytes(HEADER - 24) + content
+
+
+def _answer(graph: Graph, states: int, least: Sequence[float]) -> dict[str, object]:
+    """The answer to a text: that of the first task, else masked tokens, else a vector."""
+    heads, outputs = graph.heads, graph.outputs[states:]
+    stage = graph.model.resolved.stages[-1]
+    vectors = [o.name for o in outputs if o.axes == ("batch", "hidden")]
+    roles = ["pv"[o.name in vectors[:-1]] if o.name in vectors else "s" for o in outputs]
+    place, kind = len(graph.outputs) - (len(heads) or len(outputs) + 1), "f" if heads else "v"
+    read, labels, task = "LONGEST", graph.outputs[place].labels, next(iter(stage.tasks), None)
+    if task:
+        plain = not (getattr(task.answer, "names", ()) or getattr(task.answer, "logistic", False))
+        ways = {"labels": "l", "several": "m", "score": "s" if plain else "n"}
+        ways["vector"] = "v" if graph.outputs[place].name in vectors else "n"
+        kind = ways.get(task.answer.kind, "n")
+        read = str(getattr(task, "longest", 0) or read) if kind == "v" else str(stage.seq)
+    limits = (literal(one, floats=True) for one in least or [0.5] * max(1, len(labels)))
+    return {
+        "ANSWER": place, "KIND": f"'{kind}'", "ROLES": _quoted("t" * states + "".join(roles)),
+        "UNIT": int(getattr(task, "normalise", False)), "READS": read,
+        "LABELS": f"((const char *const[]){{{', '.join(map(_quoted, labels)) or 'NULL'}}})",
+        "LEAST": f"((const float[]){{{', '.join(limits)}}})",
+    }  # fmt: skip
+
+
+def _quoted(text: str) -> str:
+    """A string of C, whose letters beyond ASCII are octal bytes."""
+    letters = (chr(b) if 31 < b < 127 and b not in b'"\\?' else f"\\{b:03o}" for b in text.encode())
+    return f'"{"".join(letters)}"'
+
+
+def _library(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,321 @@
+#ifndef BERTC_LIBRARY
+/* The program: a line of text, or two with a tab between, to a line of JSON. */
+typedef struct {
+    char *text;
+    size_t length, room;
+} line;
+
+
+/* The next line of a file without its end, whatever its length; 0 at the end of the file. */
+static int next_line(FILE *file, line *read) {
+    int letter;
+    read->length = 0;
+    while ((letter = getc(file)) != EOF) {
+        if (read->length + 2 > read->room) {
+            char *longer = realloc(read->text, read->room = 2 * read->room + 256);
+            if (!longer) return 0;
+            read->text = longer;
+        }
+        if (letter == '\n') break;
+        read->text[read->length++] = (char)letter;
+    }
+    if (letter == EOF && !read->length) return 0;
+    if (read->length && read->text[read->length - 1] == '\r') read->length--;
+    read->text[read->length] = 0;
+    return 1;
+}
+
+
+static void print_string(const char *before, const char *text) {
+    printf("%s\"", before);
+    for (; *text; text++) {
+        const unsigned char letter = (unsigned char)*text;
+        if (letter == '"' || letter == '\\') printf("\\%c", letter);
+        else if (letter < 32) printf("\\u%04x", letter);
+        else putchar(letter);
+    }
+    putchar('"');
+}
+
+
+static void print_number(float value) {
+    if (isfinite(value)) printf("%.9g", (double)value);
+    else printf("null");
+}
+
+
+/* Some columns of a row; all of them if there are none. */
+static void print_row(const float *values, long width, const long *columns, long count) {
+    putchar('[');
+    for (long i = 0; i < (count ? count : width); i++) {
+        if (i) printf(", ");
+        print_number(values[count ? columns[i] : i]);
+    }
+    putchar(']');
+}
+
+
+/* A result: a number, a row or several, at some places or all. */
+static void print_result(const results *all, int number, const long *places, long count,
+                         const long *columns, long some) {
+    const float *values = all->values[number];
+    const long width = all->width[number], rows = AXES[number] > 2 ? all->rows[number] : 1;
+    if (AXES[number] == 1) {
+        print_number(*values);
+        return;
+    }
+    if (AXES[number] == 2) {
+        print_row(values, width, columns, some);
+        return;
+    }
+    putchar('[');
+    for (long i = 0; i < (count ? count : rows); i++) {
+        if (i) printf(", ");
+        print_row(values + (count ? places[i] : i) * width, width, columns, some);
+    }
+    putchar(']');
+}
+
+
+/* Whole numbers from text[at] on, as far as they go, at most so many; where they end in at. */
+static long numbers(const char *text, size_t *at, long *values, long most) {
+    long count = 0;
+    for (; count < most; count++) {
+        while (text[*at] == ' ' || text[*at] == ',' || text[*at] == '[') ++*at;
+        if (text[*at] < '0' || text[*at] > '9') break;
+        char *end;
+        const long value = strtol(text + *at, &end, 10);
+        values[count] = value;
+        *at = (size_t)(end - text);
+    }
+    return count;
+}
+
+
+/* The value of a field of a JSON object, or NULL. */
+static const char *field(const char *json, const char *name) {
+    const size_t length = strlen(name);
+    int depth = 0, key = 1;
+    for (; *json; json++) {
+        if (*json == '"') {
+            const char *begin = ++json;
+            while (*json && *json != '"') json += *json == '\\' && json[1] ? 2 : 1;
+            if (!*json) return NULL;
+            const int same = (size_t)(json - begin) == length && !strncmp(begin, name, length);
+            if (depth == 1 && key && same) {
+                for (json++; *json == ' ' || *json == ':'; json++) continue;
+                return json;
+            }
+        } else if (*json == '{' || *json == '[') {
+            depth++;
+        } else if (*json == '}' || *json == ']') {
+            depth--;
+        }
+        if (depth == 1 && (*json == ':' || *json == ',')) key = *json == ',';
+    }
+    return NULL;
+}
+
+
+/* A string of JSON as UTF-8 in place of its beginning; -1 if it is none. */
+static long plain_text(char *json) {
+    static const char *const HEX = "0123456789abcdefABCDEF";
+    char *to = json, *from = json + 1;
+    if (*json != '"') return -1;
+    while (*from != '"') {
+        if (!*from) return -1;
+        if (*from != '\\') {
+            *to++ = *from++;
+            continue;
+        }
+        const char *escapes = strchr("\"\"\\\\//b\bf\fn\nr\rt\t", from[1]);
+        if (from[1] && from[1] != 'u' && escapes) *to++ = escapes[1];
+        if (from[1] != 'u' && !escapes) return -1;
+        from += 2;
+        if (from[-1] != 'u') continue;
+        unsigned point = 0, low = 0;
+        if (strspn(from, HEX) < 4 || sscanf(from, "%4x", &point) != 1) return -1;
+        from += 4;
+        if (point >> 10 == 0x36 && !strncmp(from, "\\u", 2) && strspn(from + 2, HEX) >= 4 &&
+            sscanf(from + 2, "%4x", &low) == 1 && low >> 10 == 0x37) {
+            point = 0x10000 + ((point - 0xD800) << 10) + (low - 0xDC00);
+            from += 6;
+        }
+        const int more = (point > 0x7F) + (point > 0x7FF) + (point > 0xFFFF);
+        static const unsigned MARKS[] = {0, 0xC0, 0xE0, 0xF0};
+        *to++ = (char)(MARKS[more] | point >> 6 * more);
+        for (int k = more - 1; k >= 0; k--) *to++ = (char)(0x80 | (point >> 6 * k & 0x3F));
+    }
+    return to - json;
+}
+
+
+/* Token ids and segments of a row: those after --ids, or in a request of a proof. */
+static long given_row(bertc *model, const char *ids, const char *segments, size_t bytes, int *error) {
+    const long most = (long)bytes / 2 + 2;
+    long *values = malloc((size_t)most * 2 * sizeof(long));
+    size_t at = 0, end = 0;
+    *error = !values || make_row(model, most) ? NO_MEMORY : 0;
+    const long n = *error ? 0 : numbers(ids, &at, values, most);
+    const long count = *error || !segments ? 0 : numbers(segments, &end, values + most, most);
+    if (!*error && (!strchr("\t]", ids[at]) || (segments && !strchr("]", segments[end])) ||
+                    (count && count != n))) *error = NOT_A_REQUEST;
+    for (long i = 0; i < n && !*error; i++) {
+        const long segment = count ? values[most + i] : 0;
+        if (values[i] >= TOKENS || segment >= SEGMENTS) *error = NO_SUCH_TOKEN;
+        model->ids[i] = (int32_t)values[i];
+        model->segments[i] = (int32_t)segment;
+    }
+    free(values);
+    return n;
+}
+
+
+/* --ids: token ids, and after a tab segments, to all results by their names. */
+static int answer_ids(bertc *model, line *read) {
+    const char *tab = strchr(read->text, '\t');
+    int error;
+    const long n = given_row(model, read->text, tab ? tab + 1 : NULL, read->length, &error);
+    if (!error) error = run_row(model, n, ~0u, &model->results);
+    if (error) return error;
+    for (int number = 0; number < RESULTS; number++) {
+        printf("%s\"%s\": ", number ? ", " : "{", NAMES[number]);
+        print_result(&model->results, number, NULL, 0, NULL, 0);
+    }
+    printf("}\n");
+    return 0;
+}
+
+
+/* --proof: a request of bertc verify to tokens, states, vectors and scores at some places. */
+static int answer_proof(bertc *model, line *read) {
+    const char *request = read->text, *ids = field(request, "ids"), *at = field(request, "positions");
+    const char *segments = field(request, "segments"), *columns = field(request, "columns");
+    const char *text_at = field(request, "text"), *pair_at = field(request, "pair");
+    const long most = (long)read->length;
+    long *places = malloc((size_t)(2 * most) * sizeof(long) + 1), *some = places ? places + most : NULL;
+    int error = !places ? NO_MEMORY : ids && at && text_at ? 0 : NOT_A_REQUEST, opened = 0;
+    size_t end = 0;
+    const long count = error ? 0 : numbers(at, &end, places, most);
+    long n = error ? 0 : given_row(model, ids, segments, read->length, &error);
+    const long given = n;
+    if (TOKENIZES && !error) {
+        char *text = read->text + (text_at - request);
+        char *pair = pair_at ? read->text + (pair_at - request) : NULL;
+        const long bytes = plain_text(text), more = pair ? plain_text(pair) : 0;
+        if (bytes < 0 || more < 0) error = NOT_A_REQUEST;
+        else n = read_text(model, text, (size_t)bytes, pair, (size_t)more, LONGEST);
+    }
+    if (!error) error = n < 0 ? (int)-n : run_row(model, n, ~0u, &model->results);
+    for (long i = 0; i < n && !error; i++)
+        printf("%s%ld", i ? ", " : "{\"tokens\": [", (long)model->ids[i]);
+    int same = !error && n == given && (end = 0, numbers(ids, &end, some, most)) == n;
+    for (long i = 0; i < n && same; i++) same = some[i] == model->ids[i];
+    for (long i = 0; i < count && same; i++) same = places[i] < n;
+    if (!error) putchar(']');
+    for (int number = 0; number < RESULTS && same; number++) {
+        const char role = ROLES[number];
+        if (role != 't' && role != 'p') continue;
+        if (role == 'p') printf(", \"pooled\": ");
+        else printf("%s", number == 0 ? ", \"embeddings\": " : number == 1 ? ", \"layers\": [" : ", ");
+        print_result(&model->results, number, places, count, some, 0);
+        if (role == 't' && number && ROLES[number + 1] != 't') putchar(']');
+    }
+    for (int number = 0; number < RESULTS && same; number++) {
+        const char *wanted = columns && *columns == '{' ? field(columns, NAMES[number]) : NULL;
+        if (ROLES[number] != 's') continue;
+        printf("%s\"%s\": ", opened++ ? ", " : ", \"scores\": {", NAMES[number]);
+        const long width = wanted ? (end = 0, numbers(wanted, &end, some, most)) : 0;
+        for (long i = 0; i < width; i++) some[i] = some[i] < model->results.width[number] ? some[i] : 0;
+        print_result(&model->results, number, places, count, some, width);
+    }
+    if (!error) printf(opened ? "}}\n" : "}\n");
+    free(places);
+    return error;
+}
+
+
+/* The likeliest tokens of every mask. */
+static void print_masks(const bertc *model, const bertc_answer *answer, long n) {
+    int masks = 0;
+    printf("{\"masks\": [");
+    for (long place = 0; place < n; place++) {
+        float *row = model->results.values[ANSWER] + place * answer->width;
+        if (model->ids[place] != MASK) continue;
+        softmax(row, answer->width, 1, answer->width, row);
+        printf(masks++ ? ", [" : "[");
+        for (int rank = 0; rank < TOP && rank < answer->width; rank++) {
+            long best = 0;
+            for (long i = 1; i < answer->width; i++) best = row[i] > row[best] ? i : best;
+            const char *token = tokenizer_token((int32_t)best);
+            print_string(rank ? ", {\"token\": " : "{\"token\": ", token ? token : "");
+            printf(", \"probability\": %.6f}", (double)row[best]);
+            row[best] = -1.0f;
+        }
+        putchar(']');
+    }
+    printf("]}\n");
+}
+
+
+/* A text, or two with a tab between. */
+static int answer_text(bertc *model, line *read) {
+    char *tab = memchr(read->text, '\t', read->length);
+    const size_t bytes = tab ? (size_t)(tab - read->text) : read->length;
+    bertc_answer answer;
+    const int error = bertc_run(model, read->text, bytes, tab ? tab + 1 : NULL,
+                                tab ? read->length - bytes - 1 : 0, &answer);
+    if (error) return error;
+    const float *values = answer.values;
+    long best = 0;
+    for (long i = 1; i < answer.width; i++) best = values[i] > values[best] ? i : best;
+    if (KIND == 'f') {
+        print_masks(model, &answer, answer.rows);
+        return 0;
+    }
+    if (KIND == 'l') print_string("{\"label\": ", LABELS[best]);
+    if (KIND == 'm') {
+        int several = 0;
+        printf("{\"labels\": [");
+        for (long i = 0; i < answer.width; i++)
+            if (values[i] > LEAST[i]) print_string(several++ ? ", " : "", LABELS[i]);
+        putchar(']');
+    }
+    if (KIND == 'l' || KIND == 'm') {
+        for (long i = 0; i < answer.width; i++) {
+            print_string(i ? ", " : ", \"probabilities\": {", LABELS[i]);
+            printf(": %.6f", (double)values[i]);
+        }
+        printf("}}\n");
+        return 0;
+    }
+    printf("{\"%s\": ", KIND == 'v' ? "vector" : KIND == 's' ? "score" : answer.name);
+    print_result(&model->results, ANSWER, NULL, 0, NULL, 0);
+    printf("}\n");
+    return 0;
+}
+
+
+int main(int count, char **arguments) {
+    const char *mode = count > 1 && arguments[1][0] == '-' ? arguments[1] : "";
+    const char *path = count > 1 + (*mode != 0) ? arguments[1 + (*mode != 0)] : WEIGHTS;
+    int (*answer)(bertc *, line *) = answer_text;
+    if (!strcmp(mode, "--ids")) answer = answer_ids;
+    else if (!strcmp(mode, "--proof")) answer = answer_proof;
+    else if (*mode) {
+        fprintf(stderr, "usage: %s [--ids | --proof] [%s] < lines\n", arguments[0], WEIGHTS);
+        return 2;
+    }
+    line read = {NULL, 0, 0};
+    bertc *model;
+    int error = bertc_open(path, &model);
+    if (error) fprintf(stderr, "error: %s: %s\n", path, bertc_error(error));
+    for (long number = 1; !error && next_line(stdin, &read); number++) {
+        error = answer(model, &read);
+        if (error) fprintf(stderr, "error: line %ld: %s\n", number, bertc_error(error));
+    }
+    free(read.text);
+    bertc_close(model);
+    return error ? 1 : 0;
+}
+#endif

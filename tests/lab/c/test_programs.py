@@ -1,0 +1,165 @@
+"""Programs in C: what they compute beside bertc, damaged weights, and lines that are none."""
+
+import json
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bertc import load, resolve
+from bertc.lab.c.building import digest
+from bertc.lab.proof.making import make_proof
+from bertc.lab.proof.verifying import verify
+from tests.lab.c.programs import CHECKED, answered, compiled, largest_difference, small_graph
+from tests.lab.onnx.conftest import NETWORK, TEXTS, run_of
+
+BERT = f"{NETWORK.replace('layers=2', 'layers=3')} objective=mlm+sop format=segment-pair"
+ONE_LAYER = NETWORK.replace("layers=2", "layers=1")
+SPECS = {
+    "BERT": (BERT, True),
+    "ModernBERT": (
+        f"{NETWORK.replace('layers=2', 'layers=4')} objective=mlm positions=rotary "
+        "norm=pre(function=rms) activation=geglu attention=local(4, global_every=2, kv_heads=1)",
+        True,
+    ),
+    "DeBERTa": (f"{NETWORK} objective=mlm attention=disentangled(4, 4) embedding=16", True),
+    "relative": (f"{NETWORK} objective=mlm attention=relative residual=elc norm=pre", False),
+    "ALiBi": (
+        f"{NETWORK} objective=mlm positions=alibi share=all table=adaptive([20, 60], 2) "
+        "attention=full(gate=sigmoid)",
+        True,
+    ),
+}
+"""Specs that between them have most operations, and whether their layers are alike."""
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small BERT."""
+    return compiled(small_graph(resolve(BERT)), tmp_path_factory.mktemp("c") / "bert")
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_states_and_scores_are_those_of_bertc(name, tmp_path):
+    spec, alike = SPECS[name]
+    graph = small_graph(resolve(spec))
+    program = compiled(graph, tmp_path / "c")
+    assert largest_difference(graph, program) < 1e-5
+    text = program.with_suffix(".c").read_text()
+    assert ("layer++" in text) == alike
+
+    assert ("static void rms_norm(" in text) == ("rms" in spec)
+    assert max(map(len, text.splitlines())) < 2000
+
+
+def test_weights_that_are_damaged_or_of_another_model_are_refused(program):
+    file, content = program.with_suffix(".weights"), program.with_suffix(".weights").read_bytes()
+    other = content[:64] + bytes([content[64] ^ 1]) + content[65:]
+    fresh = digest(other[64:]).to_bytes(8, "little")
+    cases = {
+        content[:40]: "damaged", content[:-1]: "damaged", b"": "damaged", content + b"x": "damaged",
+        b"x" + content[1:]: "another model", other[:8] + fresh + other[16:]: "another model",
+    }  # fmt: skip
+    draw = np.random.default_rng(0)
+    for place in (64, len(content) - 1, *draw.integers(64, len(content), 20)):
+        flipped = bytearray(content)
+        flipped[place] ^= 1 << int(draw.integers(8))
+        cases[bytes(flipped)] = "damaged"
+    for damaged, said in cases.items():
+        file.write_bytes(damaged)
+        code, lines, error = answered(program, "5 6")
+        assert (code, lines, said in error) == (1, [], True), error
+    file.unlink()
+    assert "cannot be read" in answered(program, "5 6")[2]
+    file.write_bytes(content)
+    assert answered(program, "5 6")[0] == 0
+
+
+@pytest.mark.parametrize(("line", "said"), [
+    ("", "no tokens"), ("5 97", "none of the model's"), ("5 x", "no request"),
+    ("-1", "no request"), ("5 99999999999999999999", "none of the model's"),
+    ("5 6\t0", "no request"), ("5\t2", "none of the model's"), (" ".join("5" * 25), "more tokens"),
+])  # fmt: skip
+def test_a_line_that_is_no_row_of_the_model_is_an_error(line, said, program):
+    code, lines, error = answered(program, "5 6", line, "5 6")
+    assert (code, len(lines)) == (1, 1)
+    assert error.startswith("error: line 2: ")
+    assert said in error
+
+
+def test_a_program_passes_the_proof_of_its_run(program, tmp_path, call):
+    run = run_of(tmp_path / "run", BERT)
+    for name, content in make_proof(run, tmp_path).files().items():
+        (tmp_path / name).write_bytes(content)
+    weights = program.with_suffix(".weights")
+    report = verify(tmp_path, shlex.join([str(program), "--proof", str(weights)]))
+    assert (report.first, report.missing, len(report.stages)) == (None, (), 7)
+    requests = ['{"text": "\\ud83d\\ude00", "ids": [5], "positions": [3]}', '{"ids": [5}', "{", "5"]
+    for request in requests[1:]:
+        assert answered(program, request, mode="--proof")[0] == 1
+    assert answered(program, requests[0], mode="--proof")[:2] == (0, ['{"tokens": [5]}'])
+
+
+def built(run: Path, to: Path, call) -> Path:
+    """The program of a run, by the command line."""
+    to.mkdir()
+    code, said, _ = call("build", str(run), "-o", str(to / "answers.c"))
+    assert (code, len(said.splitlines())) == (0, 3)
+    command = ["gcc", *CHECKED.split(), "answers.c", "-o", "model", "-lm"]
+    subprocess.run(command, check=True, cwd=to)
+    return to / "model"
+
+
+def test_texts_are_answered_as_predict_and_embed_and_fill_do(tmp_path, tasks, call):
+    for name in ("classify", "regress"):
+        run = run_of(tmp_path / name, f"{ONE_LAYER} task={tasks[name]}")
+        code, lines, error = answered(built(run, tmp_path / f"c {name}", call), *TEXTS, mode="")
+        assert (code, error) == (0, "")
+        for line, wanted in zip(lines, load(run).predict(TEXTS), strict=True):
+            found = json.loads(line)
+            assert found.keys() == wanted.keys()
+            for key, value in wanted.items():
+                assert found[key] == (value if key == "label" else pytest.approx(value, abs=2e-6))
+    run = run_of(tmp_path / "mlm", f"{ONE_LAYER} objective=mlm")
+    program = built(run, tmp_path / "c mlm", call)
+    _, (line,), _ = answered(program, "w7 [MASK] w9 w10 [MASK]", mode="")
+    wanted = load(run).fill("w7 [MASK] w9 w10 [MASK]")
+    for mine, other in zip(json.loads(line)["masks"], wanted.masks, strict=True):
+        assert [one["token"] for one in mine] == [one.token for one in other]
+        likely = [one.probability for one in other]
+        assert [one["probability"] for one in mine] == pytest.approx(likely, abs=2e-6)
+    for text, said in (("w7 \udcff", "not UTF-8"), ("w7 " * 40, "")):
+        assert said in answered(program, text, mode="")[2]
+    make = make_proof(run, tmp_path)
+    for name, content in make.files().items():
+        (tmp_path / name).write_bytes(content)
+    weights = program.with_name("answers.weights")
+    report = verify(tmp_path, shlex.join([str(program), "--proof", str(weights)]))
+    assert (report.first, report.missing) == (None, ())
+
+
+def test_an_operation_or_setting_that_c_has_no_word_for_is_named(tmp_path, tasks, call):
+    run = run_of(
+        tmp_path / "run", f"{NETWORK} task={tasks['read'].replace(')', ', head=conditioned)')}"
+    )
+    code, _, error = call("build", str(run), "-o", str(tmp_path / "model.c"))
+    assert (code, "head=conditioned" in error) == (65, True)
+    assert not [*tmp_path.glob("model.*")]
+
+
+def test_the_commands_of_the_page_build_a_program(tmp_path, monkeypatch, call):
+    monkeypatch.chdir(tmp_path)
+    Path("runs").mkdir()
+    run_of(Path("runs/mine"), f"{ONE_LAYER} objective=mlm")
+    Path("texts.txt").write_text("w7 [MASK]\nw9 [MASK] w9\n")
+    page = (Path(__file__).parents[3] / "docs/how-to/anywhere.md").read_text()
+    (block,) = re.findall(r"```sh\n(bertc build .*?)```", page, re.DOTALL)
+    for line in block.splitlines():
+        if line.startswith("bertc "):
+            assert call(*shlex.split(line)[1:])[0] == 0
+        else:
+            said = subprocess.run(line, shell=True, check=True, capture_output=True).stdout
+    assert [len(json.loads(answer)["masks"]) for answer in said.splitlines()] == [1, 1]
