@@ -21,12 +21,12 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 63_150,
-    "lab": 10_280,
-    "tests": 40_040,
-    "words of docs": 32_560,
+    "core": 63_160,
+    "lab": 11_850,
+    "tests": 40_450,
+    "words of docs": 32_600,
     "lines of README": 120,
-    "lines a kind": 390,
+    "lines a kind": 396,
     "floors": 10,
     "vague names": 30,
 }

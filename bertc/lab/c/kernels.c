@@ -131,11 +131,11 @@ static void rms_norm(const float *x, long step, long rows, long width, const flo
 
 static float largest(const float *x, long width) {
     float parts[PANEL], all = -INFINITY;
-    long i = 0;
+    const long even = width - width % PANEL;
     for (long part = 0; part < PANEL; part++) parts[part] = -INFINITY;
-    for (; i + PANEL <= width; i += PANEL)
+    for (long i = 0; i < even; i += PANEL)
         for (long part = 0; part < PANEL; part++) parts[part] = larger(parts[part], x[i + part]);
-    for (; i < width; i++) all = larger(all, x[i]);
+    for (long i = even; i < width; i++) all = larger(all, x[i]);
     for (long part = 0; part < PANEL; part++) all = larger(all, parts[part]);
     return all;
 }

@@ -10,6 +10,7 @@ import sympy
 import torch
 from torch import SymInt, Tensor
 from torch.fx import Node
+from torch.fx.node import map_aggregate
 
 from bertc import DataError
 from bertc.lab.c.expressions import (
@@ -176,8 +177,10 @@ class Writer:
         if isinstance(result, SymInt | int | float):
             self.values[node.name] = plain(result)
             return
-        args, options = self._argument(node.args), self._argument(node.kwargs)
-        key = str((node.target, _key(args), _key(options)))
+        options = {name: value for name, value in node.kwargs.items() if name not in UNREAD}
+        read: Any = map_aggregate([[*node.args], options], self._argument)
+        args, options = read
+        key = str((node.target, map_aggregate([args, options], _key)))
         if key not in self.memo:
             self.module = [*(node.meta.get("nn_module_stack") or {"": ("",)}).values()][-1][0]
             self.name = name_of(self.module, operation)
@@ -185,20 +188,19 @@ class Writer:
         self.values[node.name] = self.memo[key][0]
 
     def _argument(self, value: Any) -> Any:
-        if isinstance(value, Node):
-            return self.values[value.name]
-        if isinstance(value, dict):
-            return {n: self._argument(v) for n, v in value.items() if n not in UNREAD}
-        return [*map(self._argument, value)] if isinstance(value, list | tuple) else plain(value)
+        return self.values[value.name] if isinstance(value, Node) else plain(value)
 
     def _result(self, node: Node, operation: str, args: list[Any], options: dict[str, Any]) -> Any:
         target, result = node.target, node.meta["val"]
         if not operation:
             return args[0][int(args[1])]
-        if not _depends([args, options]):
+        parts = list[Any]()
+        map_aggregate([args, options], parts.append)
+        if not any(map(_depends, parts)):
             dtype = {"dtype": node.kwargs["dtype"]} if "dtype" in node.kwargs else {}
+            known: Any = map_aggregate([args, options], _concrete)
             with torch.no_grad():
-                return target(*_concrete(args), **_concrete(options), **dtype)  # type: ignore[operator]
+                return target(*known[0], **known[1], **dtype)  # type: ignore[operator]
         if _is_view(node):
             of = self.value(args[0])
             several = isinstance(result, list | tuple)
@@ -275,20 +277,12 @@ def _readers(node: Node) -> int:
 
 def _depends(value: Any) -> bool:
     """True if an argument is of a text or its length."""
-    if isinstance(value, dict | list):
-        return any(map(_depends, value.values() if isinstance(value, dict) else value))
     return isinstance(value, Value) or (isinstance(value, sympy.Expr) and not value.is_number)
 
 
 def _concrete(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _concrete(v) for name, v in value.items()}
-    if isinstance(value, list):
-        return [*map(_concrete, value)]
     return int(value) if isinstance(value, sympy.Integer) else value
 
 
 def _key(value: Any) -> Any:
-    if isinstance(value, dict | list):
-        return [*map(_key, value.items() if isinstance(value, dict) else value)]
     return id(value) if isinstance(value, Value | Tensor) else value
