@@ -4,7 +4,6 @@ import itertools
 import json
 import math
 import re
-import shutil
 from dataclasses import asdict
 from typing import Any
 
@@ -172,19 +171,6 @@ def trained(folder, spec, loss=5.0):
     for step in (0, 7):
         append_line(run.attempts, {"step": step, **attempt})
     return folder
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    pytest.importorskip("plotly", reason="plotly is not installed")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("there is no chromium on this machine")
-    with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")
