@@ -11,7 +11,6 @@ from bertc.lab.report.curves import RunCurves, curves_section
 from bertc.lab.report.forecast import forecast_section
 from bertc.lab.report.page import Section, document, section
 from bertc.lab.report.pictures import plotly
-from bertc.lab.report.samples import samples_section
 from bertc.lab.report.search import search_section
 from bertc.lab.report.spec import spec_section
 from bertc.lab.results.curves import Curves, curves
@@ -37,7 +36,6 @@ def _of_one(run: Run) -> str:
         section("Result", lambda: scores.result_section(run)),
         section("Forecast", lambda: forecast_section(folder, of_run())),
         section("Curves", lambda: curves_section([RunCurves("", "", of_run())])),
-        section("Answers", lambda: samples_section(run)),
         section("Cost", lambda: cost_section(folder, run)),
         section("Spec", lambda: spec_section(folder)),
     ]

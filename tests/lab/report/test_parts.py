@@ -18,7 +18,6 @@ from bertc.lab.report.curves import RunCurves, curves_section, panels
 from bertc.lab.report.markup import Html, element, in_picture, joined
 from bertc.lab.report.page import document, section
 from bertc.lab.report.report import report_page
-from bertc.lab.report.samples import SAMPLES
 from bertc.lab.results.curves import Curves, MetricsPoint
 from bertc.lab.results.groups import Summary
 from bertc.lab.results.intervals import interval
@@ -207,12 +206,7 @@ def test_a_run_opens_with_what_one_wants_to_know_and_its_cost_with_its_time(page
         assert re.search(rf">{what}</td><td[^>]*></td><td[^>]*>[\d.]+ \w+, \d+%</td>", found), what
     assert [lab_api.units.count_text(n) for n in (462.7, 999.6, 1500)] == ["463", "1.00k", "1.50k"]
     found = re.findall("<h2>(.*?)</h2>", pages["trained"].read_text())
-    assert found == ["Result", "Curves", "Answers", "Cost", "Spec"]
-    answers = pages["trained"].read_text().partition("<h2>Answers")[2].partition("<h2>Cost")[0]
-    assert answers.count("[MASK]") == SAMPLES
-    assert "&lt;i&gt;.txt" in answers
-    judged = pages["judged"].read_text().partition("<h2>Answers")[2].partition("<h2>Cost")[0]
-    assert len(re.findall(r"&lt;[01]&gt; \(\d+%\)", judged)) == SAMPLES
+    assert found == ["Result", "Curves", "Cost", "Spec"]
 
 
 INSIDE = """[...document.querySelectorAll('.plotly-graph-div')].filter(plot =>
