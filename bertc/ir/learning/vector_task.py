@@ -8,9 +8,10 @@ from pydantic import Field, model_validator
 from bertc.ir import operation as op
 from bertc.ir.base import BY_KIND, Count, Node, Probability, Width
 from bertc.ir.learning import answer as answers
+from bertc.ir.learning.pooling import Pooling, Similarity, SparseVectors, TokenVectors
 from bertc.ir.learning.task import Headed, Name, OwnTask
 from bertc.ir.network.body import Body
-from bertc.ir.terms.node import RowShape
+from bertc.ir.terms.node import MASKED_HEAD, RowShape
 
 TextKind = Literal["query", "document"]
 """The part of a text in a search, which chooses its prompt."""
@@ -70,6 +71,12 @@ TOKENS_HEAD = "Tokens"
 """The name of the map to vectors of tokens."""
 
 
+def usual_ways(pooling: object) -> dict[str, Any]:
+    """Arguments that a pooling has otherwise than one dense vector, unless they are written."""
+    usual = {"temperature": 1.0} if isinstance(pooling, TokenVectors | SparseVectors) else {}
+    return {**usual, "similarity": "dot"} if isinstance(pooling, SparseVectors) else usual
+
+
 class Embed(OwnTask):
     """A vector for each text, of texts alike near each other.
 
@@ -85,7 +92,8 @@ class Embed(OwnTask):
     softmax is learned. Both compare it with similarities over ``temperature``.
 
     ``widths`` are prefixes of the vectors, each with its loss (Matryoshka; the mean of them). With
-    ``pooling=tokens`` each token has one (late interaction), and ``temperature`` is 1.
+    ``pooling=tokens`` each token has one (late interaction), with ``sparse`` a text has a weight
+    for each token of the vocabulary, and is compared by dot products. ``temperature`` is then 1.
 
     ``sts`` is a file of STS-B in GLUE's columns, which takes the place of ``dev``; so do
     ``corpus``, ``queries`` and ``relevant``, files of a search in BEIR's columns. ``mlp``: in
@@ -109,8 +117,8 @@ class Embed(OwnTask):
     corpus: Annotated[str, Field(exclude_if=not_)] = ""
     queries: Annotated[str, Field(exclude_if=not_)] = ""
     relevant: Annotated[str, Field(exclude_if=not_)] = ""
-    pooling: answers.Pooling = "mean"
-    similarity: Annotated[answers.Similarity, Field(exclude_if="cosine".__eq__)] = "cosine"
+    pooling: Pooling = "mean"
+    similarity: Annotated[Similarity, Field(exclude_if="cosine".__eq__)] = "cosine"
     normalise: Annotated[bool, Field(exclude_if=not_)] = False
     prompt: Annotated[str, Field(exclude_if=not_)] = ""
     query_prompt: Annotated[str, Field(exclude_if=not_)] = ""
@@ -147,16 +155,19 @@ class Embed(OwnTask):
     @classmethod
     def _summed(cls, values: Any) -> Any:
         """Sums over the tokens of a query are learned as they are (PyLate, Contrastive)."""
-        summed = isinstance(values, dict) and isinstance(
-            values.get("pooling"), answers.TokenVectors
-        )
-        return {"temperature": 1.0, **values} if summed else values
+        usual = usual_ways(values.get("pooling")) if isinstance(values, dict) else {}
+        return {**usual, **values} if usual else values
 
     @model_validator(mode="after")
     def _vectors_and_search(self) -> Self:
         if self.answer.by_token and (self.mlp or self.similarity == "dot"):
             wrong = "mlp=true is a layer" if self.mlp else "similarity=dot is"
             message = f"{wrong} of one vector a text, and tokens are compared by cosines"
+            raise ValueError(message, "leave it out, or pooling=mean")
+        dense = {"mlp": self.mlp, "normalise": self.normalise, "widths": self.widths}
+        dense["similarity"] = self.similarity == "cosine" and self.similarity
+        if self.is_sparse and (unfit := next((name for name in dense if dense[name]), "")):
+            message = f"{unfit} is of dense vectors, and sparse ones are compared by dot products"
             raise ValueError(message, "leave it out, or pooling=mean")
         files = {"corpus": self.corpus, "queries": self.queries, "relevant": self.relevant}
         missing = [f"{name}=..." for name, file in files.items() if not file]
@@ -180,7 +191,14 @@ class Embed(OwnTask):
     @property
     def head_name(self) -> str:
         """Its title; of vectors of tokens a name that no task can have, and all share the map."""
-        return TOKENS_HEAD if isinstance(self.pooling, answers.TokenVectors) else self.title
+        if self.is_sparse:
+            return MASKED_HEAD
+        return TOKENS_HEAD if isinstance(self.pooling, TokenVectors) else self.title
+
+    @property
+    def is_sparse(self) -> bool:
+        """True if a vector has a weight for each token of the vocabulary."""
+        return isinstance(self.pooling, SparseVectors)
 
     @property
     def answer(self) -> answers.Vector:
@@ -204,7 +222,7 @@ class Embed(OwnTask):
 
     def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
         states = examples * rows.choices * rows.seq * encoder.hidden
-        one_state = self.pooling == "cls" or self.answer.by_token
+        one_state = self.pooling == "cls" or self.answer.of_states
         pooled = () if one_state else (op.Pointwise("add", states),)
         return (*pooled, *super().operations(encoder, rows, examples))
 

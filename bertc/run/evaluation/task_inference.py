@@ -98,7 +98,7 @@ def outputs(
     outputs = model.read_on(micro_batch.read_by(network), request=task.wanted(learned=True))
     last = states_of(joined([task]), micro_batch, network, outputs)[task.head_name]
     if isinstance(task, Embed):  # one vector a text need not be learned
-        maps = model.heads[task.head_name] if task.answer.by_token else nn.ModuleList()
+        maps = model.heads[task.head_name] if task.answer.of_states else nn.ModuleList()
         vectors = EmbedTensors(task).vectors(last[0], targets, maps, model.encoder)
         return vectors, vectors.new_zeros(4)
     tensors, head = scoring.TaskTensors(task), model.heads[task.title]
