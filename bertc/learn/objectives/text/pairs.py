@@ -81,7 +81,7 @@ class EmbedTensors(TermTensors[Embed, TaskTargets, nn.Module]):
         """Losses and hits (n,) of its examples, each beside all those of the batch."""
         vectors_ntd, scores_nt = self.compared_vectors(targets, read)
         batch, has_scores = read.batch.whole_batch, bool(self.node.score)
-        over = read.batch.over
+        over = read.batch.over or 0.0
         if batch is None:
             known_nt = scores_nt if has_scores else None
             return similarities.related_losses(self.node, vectors_ntd, known_nt, over)
