@@ -202,8 +202,12 @@ NETWORKS: dict[str, dict[str, str]] = {
         "focal": f"{CLASSIFY}, loss=focal(1.5, smoothing=0.1))",
     },
     "negatives": {
-        "column": f"{EMBED}, negative=b, pooling=tokens(8, 8))",
+        "column": f"{EMBED}, negative=b, both=true)",
         "mined": f"{EMBED}, negatives=mined('bert', number=2), widths=[16, 8])",
+    },
+    "pooling": {
+        "tokens": f"{EMBED}, negative=b, pooling=tokens(8, 8))",
+        "sparse": f"{EMBED}, negative=b, pooling=sparse(1, 0.5, warmup=50%))",
     },
     "objective": {
         **alike("mlm mntp plm", "objective={}"), **alike("nsp sop", "objective=mlm+{}"),

@@ -820,6 +820,12 @@ def span(
     """Runs of words: truncated geometric lengths (SpanBERT 3.1), 1 to `max` alike, or `max`."""
 
 
+def sparse(
+    query: Value = ..., passage: Value = ..., *, warmup: Value = ...
+) -> Words:
+    """A weight for each token of the vocabulary, of which few are not 0 (SPLADE v2)."""
+
+
 def spec(
     spec: Value = ...
 ) -> Words:

@@ -105,7 +105,7 @@ def embed_(
         raise UsageError("embed needs a file to write", help="-o vectors.npy, or --near TEXT")
     rows, embedded, nearest = embed_file(
         run, file, pooling, column=column, near=near, top=top, normalise=normalise, prompt=prompt,
-        width=width, device=device, precision=precision,
+        width=width, to=out, device=device, precision=precision,
     )  # fmt: skip
     for line in answer_lines([nearest]):
         say(line)

@@ -151,10 +151,12 @@ class NetworkPass:
         how, saved, squares, losses = self.how, self.body_kept, 0, []
         # A part of a batch is compared with all of it.
         compares = any(task.compares_examples for task in self.stage.tasks)
-        examples = (not compares and self.stage.microbatch) or self.stage.batch
-        of_one, of_all = (self.network.head_operations(count) for count in (1, examples))
-        for head, all_at_once in zip(of_one, of_all, strict=True):
-            single, together = cost(head, how), cost(all_at_once, how)
+        of_part = self.stage.microbatch or self.stage.batch
+        examples = self.stage.batch if compares else of_part
+        heads = (self.network.head_operations(count) for count in (1, of_part, examples))
+        for head, part, all_at_once in zip(*heads, strict=True):
+            apart = isinstance(part, op.LossInBlocks) and part.by_part
+            single, together = cost(head, how), cost(part if apart else all_at_once, how)
             saved += single.kept
             squares += together.kept - examples * single.kept  # of a batch compared with itself
             if block := together.block:

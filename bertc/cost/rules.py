@@ -101,7 +101,10 @@ def _recorded(costs: list[Cost], saved: int) -> Cost:
 def _in_blocks(loss: op.LossInBlocks, how: Execution) -> Cost:
     """Scores of both networks and what is made of them; then gradients, one beside the last."""
     at_once = loss.at_once[how.device != "cpu"]
-    block = min(loss.scores, max(1, at_once // loss.row) * loss.row) * FP32
+    width = FP32
+    if loss.by_part and how.precision == "bf16":  # a CPU scatters gradients in fp32
+        width = how.value_bytes + FP32 * (how.device == "cpu")
+    block = min(loss.scores, max(1, at_once // loss.row) * loss.row) * width
     return Cost(
         kept=loss.kept * how.value_bytes, table=loss.table * FP32, moved=4 * loss.scores * FP32,
         block=max(round(loss.held * block), block + loss.table * FP32), starts=20,

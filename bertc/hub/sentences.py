@@ -12,12 +12,14 @@ from bertc.base.diagnostics import DataError
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, is_taken
 from bertc.base.storage.plain_file import parse_json, read_bytes, read_json, shown
+from bertc.hub import sparse_vectors
 from bertc.hub import token_vectors as late
 from bertc.hub.folders import ENCODER, MODULES, RESOLVED, SENTENCES, SETTINGS, read_network
 from bertc.ir.base import Node
 from bertc.ir.changing.growth import TEACHER, FromOther
 from bertc.ir.learning import Embed, Term, TextKind
-from bertc.ir.learning.answer import OneVector, Pooling, TokenVectors
+from bertc.ir.learning.pooling import OneVector, Pooling, SparseVectors, TokenVectors
+from bertc.ir.learning.vector_task import usual_ways
 from bertc.ir.network.body import Body
 from bertc.ir.program import Resolved
 from bertc.text.tokenizers.reading import network_folder, tokenizer_folder
@@ -29,6 +31,7 @@ OF_TASKS = ("pooling", "dense", "normalise", "longest", "prompt")
 _MOST_BYTES, _UNLIMITED = 2**20, 10**6
 _KINDS = ("Transformer", "Pooling", "Normalize")
 _MAPPED = tuple((*_KINDS[:2], *("Dense",) * number, "Normalize") for number in range(1, 5))
+_CHAINS = (_KINDS, *_MAPPED, *late.CHAINS, *sparse_vectors.CHAINS)
 _PACKAGE = "sentence_transformers"
 _PACKAGES = (_PACKAGE, "pylate")
 MODES: dict[OneVector, str] = {
@@ -74,6 +77,11 @@ class Sentences:
         new = replace(self, obstacle="", **values)
         return new if new == self else replace(new, came={})
 
+    @property
+    def is_sparse(self) -> bool:
+        """True if vectors have a weight for each token of the vocabulary."""
+        return isinstance(self.pooling, SparseVectors)
+
     def prompt_for(self, kind: TextKind) -> str:
         """The prompt of a query or a document, as in ``encode_query`` and its twin."""
         names = ("query",) if kind == "query" else ("document", "passage", "corpus")
@@ -101,8 +109,7 @@ class Sentences:
     def ways(self) -> dict[str, Any]:
         """Arguments of a task that embeds so; prompts by kind where none is the default."""
         ways = {name: getattr(self, name) for name in OF_TASKS}
-        if isinstance(self.pooling, TokenVectors):
-            ways["temperature"] = 1.0
+        ways |= usual_ways(self.pooling)
         if not self.prompt:
             ways["query_prompt"] = self.prompt_for("query")
             ways["passage_prompt"] = self.prompt_for("document")
@@ -118,6 +125,8 @@ class Sentences:
     def __str__(self) -> str:
         if isinstance(self.pooling, TokenVectors):
             return f"vectors of {self.pooling.width} numbers for each token, compared by MaxSim"
+        if self.is_sparse:
+            return "a weight for each token of the vocabulary, by the masked-LM head"
         maps = f", maps to {' and '.join(map(str, self.dense))}" if self.dense else ""
         return f"pooling {self.pooling}{maps}" + (", normalised" if self.normalise else "")
 
@@ -155,7 +164,7 @@ def vectors_of_init(init: Node) -> Sentences | None:
 def write_sentences(sentences: Sentences, to: Path, encoder: Body, *, pooler: bool = True) -> None:
     """Write what ``SentenceTransformer`` reads; without ``pooler`` it makes its encoder so."""
     files = dict(sentences.came) or _files(sentences, encoder)
-    if not pooler:
+    if not (pooler or sentences.is_sparse):
         settings = parse_json(files.get(ENCODER, b"{}"), _MOST_BYTES)
         arguments = {**(settings.get("model_args") or {}), **_WITHOUT_POOLER}
         files[ENCODER] = _json({**settings, "model_args": arguments})
@@ -180,6 +189,10 @@ def _files(sentences: Sentences, encoder: Body) -> dict[str, bytes]:
         )
         module, more = late.pylate_settings(pooling, longest, encoder)
         settings |= more
+    elif sentences.is_sparse:
+        places, module = ["", sparse_vectors.PLACE], dict(sparse_vectors.POOLING)
+        kinds = [f"{_PACKAGE}.sparse_encoder.models.{kind}" for kind in sparse_vectors.CHAINS[0]]
+        settings |= sparse_vectors.SETTINGS
     else:
         ends = ["Dense"] * len(sentences.dense) + ["Normalize"] * sentences.normalise
         places = ["", "1_Pooling", *(f"{n}_{kind}" for n, kind in enumerate(ends, 2))]
@@ -226,7 +239,9 @@ def _read(folder: Path, tokenizer: Path) -> Sentences:
     words = read_json(file, _MOST_BYTES) if is_file(file) else {}
     lowered = {"do_lower_case": (*_NOTHING, words.get("do_lower_case") is True)}
     of_modules = {kind: files.get(name, {}) for kind, name in zip(kinds[1:], configs, strict=True)}
-    read = late.of_tokens if kinds in late.CHAINS else _of_one
+    sparse, of_tokens = kinds in sparse_vectors.CHAINS, kinds in late.CHAINS
+    read = sparse_vectors.of_vocabulary if sparse else late.of_tokens if of_tokens else _of_one
+    known = _ENCODER | lowered | (sparse_vectors.OF_LOGITS if sparse else {})
     obstacle, way, longest = read(settings, encoder, of_modules)
     maps = [files.get(f"{path}/config.json", {}) for path in paths if path.endswith("_Dense")]
     dense, refused = late.widths_of(maps if "Pooling" in kinds else ())
@@ -237,21 +252,19 @@ def _read(folder: Path, tokenizer: Path) -> Sentences:
         no_modules,
         "no configuration of their pooling" * (not {*configs[:1]} <= files.keys()),
         obstacle or refused,
-        late.refusal(
-            {**encoder, **dict.fromkeys(late.LENGTHS), "model_args": arguments}, _ENCODER | lowered
-        ),
+        late.refusal({**encoder, **dict.fromkeys(late.LENGTHS), "model_args": arguments}, known),
         "" if are_texts else f"prompts = {shown(prompts)}",
     )
     obstacle = next(filter(None, obstacles), "")
     named = {} if obstacle else {str(name): text or "" for name, text in prompts.items()}
     longest = longest or words.get("model_max_length") or 0
-    of_one = way in MODES
+    of_one = settings.get("similarity_fn_name") if way in MODES else None
     return Sentences(
-        pooling=way or "mean", normalise="Normalize" in kinds and of_one,
+        pooling=way or "mean", normalise="Normalize" in kinds and way in MODES,
         dense=() if obstacle else dense,
         longest=longest if isinstance(longest, int) and 0 < longest < _UNLIMITED else 0,
         prompt=named.get(str(settings.get("default_prompt_name")), ""), prompts=named,
-        similarity=str(of_one and settings.get("similarity_fn_name") or "cosine"),
+        similarity=str(usual_ways(way).get("similarity") or of_one or "cosine"),
         obstacle=obstacle, came=came,
     )  # fmt: skip
 
@@ -283,7 +296,7 @@ def _modules(folder: Path, content: bytes) -> tuple[tuple[str, ...], list[str], 
         module = entry if isinstance(entry, dict) else {}
         kind, path = str(module.get("type")), str(module.get("path"))
         kinds = (*kinds, kind.rpartition(".")[2])
-        begins = any(chain[: len(kinds)] == kinds for chain in (_KINDS, *_MAPPED, *late.CHAINS))
+        begins = any(chain[: len(kinds)] == kinds for chain in _CHAINS)
         at = f"{number}_Dense"
         safe = path == at if kinds[-1] == "Dense" else re.fullmatch(r"[\w-]+", path)
         safe = safe if number else not path

@@ -223,7 +223,8 @@ class LossInBlocks:
 
     A block has ``at_once`` of the ``scores`` (a CPU, elsewhere), in whole rows of ``row``; while it
     is there, ``held`` times as many numbers in fp32 are. ``kept`` gradients of states and ``table``
-    ones of a table, in fp32, are saved for backward.
+    ones of a table, in fp32, are saved for backward. ``by_part``: where a batch is compared with
+    itself, of a micro-batch alone.
     """
 
     scores: int
@@ -232,6 +233,7 @@ class LossInBlocks:
     held: float
     kept: int
     table: int = 0
+    by_part: bool = False
 
 
 @dataclass(frozen=True)

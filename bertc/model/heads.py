@@ -17,6 +17,7 @@ from bertc.ir.network.ffn import Activation
 from bertc.ir.network.head import POOLINGS, AdaptiveHead, TransformHead
 from bertc.ir.network.norm import NormFunction
 from bertc.ir.terms import heads as nodes
+from bertc.ir.terms import vector_heads as vector_nodes
 from bertc.ir.terms.heads import ConditionedSpanHead
 from bertc.ir.terms.node import TermNode
 from bertc.ir.terms.task_head import StatesHead
@@ -219,7 +220,7 @@ def make_head(objective: TermNode, encoder: Body) -> nn.Module:
     node, name = objective.head_node, objective.head_name
     table = {weight.name: weight for weight in node.weights(name, encoder)}
     match node:
-        case nodes.VocabularyHead():
+        case nodes.VocabularyHead() | vector_nodes.SparseHead():
             if isinstance(encoder.head, AdaptiveHead):
                 return AdaptiveTokenHead(table, name)
             return TokenHead(table, name, encoder)
@@ -238,9 +239,9 @@ def make_head(objective: TermNode, encoder: Body) -> nn.Module:
             return ConditionedSpan(table, name, head, encoder)
         case nodes.Projections(count=count):
             return WidthMaps(Linear(table, f"{name}.{number}") for number in range(count))
-        case nodes.TokenVectorHead():
+        case vector_nodes.TokenVectorHead():
             return WidthMaps([Linear(table, f"{name}.0")])
-        case nodes.VectorHead(dense=dense, maps=maps):
+        case vector_nodes.VectorHead(dense=dense, maps=maps):
             return WidthMaps(Linear(table, f"{name}.{n}") for n in range(dense or len(maps)))
         case nodes.OwnHead(part=part):
             return construct_from(table, name, part)

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from bertc.base.diagnostics import DataError, MissingColumnError, MissingInputError, UsageError
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, is_folder, user_path
+from bertc.hub.sentences import vectors_of
 from bertc.ir.learning import TextKind
 from bertc.ir.program.settings import RunPrecision
 from bertc.machine.display import choose
@@ -45,13 +47,15 @@ def embed_file(
     normalise: bool | None = None,
     prompt: str = "",
     width: int = 0,
+    to: Path | None = None,
     device: str = "auto",
     precision: RunPrecision = "fp32",
 ) -> tuple[list[PlacedText], Embedded, list[AnswerRow]]:
     """Rows of a file, or of those that a pattern matches; their vectors; the nearest to ``near``.
 
     A row is a line, or one of a table, whose texts are in ``column``. It is read as a document,
-    unless there is a ``prompt``, and ``near`` as a query; the ``top`` nearest have scores.
+    unless there is a ``prompt``, and ``near`` as a query; the ``top`` nearest have scores. Vectors
+    will be written to ``to``.
     """
     if is_folder(user_path(file)):
         raise MissingInputError(f"{file} is a folder", help=f'a pattern: "{file}/**/*.md"')
@@ -61,6 +65,10 @@ def embed_file(
     if not rows:
         raise DataError(f"{file} has no texts", help="one text a line, or a table")
     model = load(run)
+    ways = vectors_of(run, model.resolved)
+    if to and to.suffix == ".npy" and not pooling and ways and ways.is_sparse:
+        message = f"{to}: sparse vectors are indices and weights, and .npy has one array"
+        raise UsageError(message, help=f"-o {to.with_suffix('.parquet')}")
     place_on_device(model, device, precision)
     embedding = partial(embed, model, run, pooling=pooling, normalise=normalise, width=width)
     with closing(choose(quiet=False)) as display:
@@ -100,19 +108,29 @@ def refuse_other_files(to: Path) -> None:
 
 
 def write_vectors(texts: Sequence[str], embedded: Embedded, to: Path) -> None:
-    """Write vectors to a ``.npy`` file, or with their texts to a ``.parquet`` file."""
-    stream, vectors = BytesIO(), embedded.vectors
+    """Write vectors to a ``.npy`` file, or with their texts to a ``.parquet`` file.
+
+    Of sparse ones it has ``indices``, the ids of tokens in rising order, and their ``weights``.
+    """
+    stream, vectors = BytesIO(), embedded.of_texts
     if to.suffix == ".npy":
-        np.save(stream, vectors)
+        np.save(stream, embedded.vectors)
     else:
         import pyarrow as pa
         from pyarrow.parquet import write_table
 
-        width = vectors.shape[-1]
-        is_token = vectors.any(-1) if vectors.ndim == 3 else np.ones(len(vectors), np.bool_)
-        lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors[is_token].reshape(-1)), width)
-        if vectors.ndim == 3:  # a list of the tokens that are there
-            begins = np.cumsum([0, *is_token.sum(1)], dtype=np.int32)
-            lists = pa.ListArray.from_arrays(pa.array(begins), lists)
-        write_table(pa.table({"text": pa.array(texts, pa.string()), "vector": lists}), stream)
+        columns, is_sparse = {"text": pa.array(texts, pa.string())}, vectors[0].is_sparse
+        sizes = [vector._nnz() if is_sparse else len(vector) for vector in vectors]
+        begins = pa.array(np.cumsum([0, *sizes], dtype=np.int32))
+        if is_sparse:
+            ids = torch.cat([vector.indices()[0].int() for vector in vectors])
+            weights = torch.cat([vector.values() for vector in vectors])
+            for name, numbers in (("indices", ids), ("weights", weights)):
+                columns[name] = pa.ListArray.from_arrays(begins, pa.array(numbers.numpy()))
+        else:
+            numbers = torch.cat([*vectors]).flatten()
+            lists = pa.FixedSizeListArray.from_arrays(pa.array(numbers.numpy()), embedded.width)
+            by_token = vectors[0].dim() == 2
+            columns["vector"] = pa.ListArray.from_arrays(begins, lists) if by_token else lists
+        write_table(pa.table(columns), stream)
     durable.replace(to, stream.getvalue())

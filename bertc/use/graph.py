@@ -15,6 +15,7 @@ from bertc.hub.families.config import ClsPlace
 from bertc.hub.families.family import Obstacle, first_of
 from bertc.hub.leaving.target import beyond_last
 from bertc.ir.learning import AnyTask, Embed, Objective, Task, answer
+from bertc.ir.learning.pooling import SparseVectors, TokenVectors
 from bertc.ir.network.body_node import Wanted
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program import MAIN, Resolved
@@ -110,7 +111,11 @@ def scores(
     head, network = model.heads[term.head_name], model.encoder
     if isinstance(term, Embed):
         assert reading.attention_mask is not None, "graphs have one"
-        if isinstance(term.pooling, answer.TokenVectors):
+        if isinstance(term.pooling, SparseVectors):
+            of_tokens_bsv = language_scores(model, term.head_name, states_bsh)
+            absent_bs1 = ~reading.attention_mask[..., None]
+            return of_tokens_bsv.masked_fill(absent_bs1, 0.0).amax(1).relu().log1p()
+        if isinstance(term.pooling, TokenVectors):
             vectors_bsd: Tensor = head.get_submodule("0")(states_bsh)
             return vectors_bsd
         read_bkh = cls_b1h if term.pooling == "cls" else states_bsh
@@ -147,7 +152,8 @@ def _output(term: Objective) -> Output:
             case answer.Span():
                 return Output(term.title, ("batch", "length", "end"), ("start", "end"))
             case answer.Vector() as vector:
-                axes = ("batch", "length", "width") if vector.by_token else ("batch", "hidden")
+                width = "token" if vector.of_states else "hidden"
+                axes = ("batch", "length", "width") if vector.by_token else ("batch", width)
                 return Output(term.title, axes)
             case unreachable:
                 assert_never(unreachable)

@@ -21,7 +21,6 @@ from bertc.cost import units
 from bertc.hub.folders import MODULES, SETTINGS, replacing
 from bertc.hub.sentences import Sentences, vectors_of
 from bertc.ir.learning import Embed
-from bertc.ir.learning.answer import TokenVectors
 from bertc.ir.learning.vector_task import TOKENS_HEAD
 from bertc.learn.objectives import MicroBatch
 from bertc.learn.objectives.softmax.similarities import pooled
@@ -67,9 +66,9 @@ def export_static(run: Path, to: Path) -> StaticFolder:
     vocabulary = vocabulary_of(run, model.resolved.encoder.vocab_size)
     ways = vectors_of(run, model.resolved) or Sentences()
     ways.refuse_obstacle(run)
-    if isinstance(ways.pooling, TokenVectors):
-        message = f"{run} has a vector for each token of a text, which depends on the others"
-        raise DataError(message, help="a run of embed with pooling=mean, cls or max")
+    if not isinstance(ways.pooling, str):
+        message = f"{run} makes {ways}, and a table has one vector a text"
+        raise DataError(message, help="a run of embed with pooling=mean, cls, max or last")
     place_on_device(model, "auto", "fp32")
     numbers = _read_alone(vocabulary)
     display = choose(quiet=False)
@@ -104,7 +103,7 @@ def _states(
     model: Model, vocabulary: Vocabulary, numbers: list[int], ways: Sentences, show: Progress
 ) -> Tensor:
     """The vector (n, e) of each token as a text."""
-    assert not isinstance(ways.pooling, TokenVectors), "it is refused"
+    assert isinstance(ways.pooling, str), "others are refused"
     maps = [*model.heads[TOKENS_HEAD].children()] if ways.dense else []
     template, rows, vectors = template_of(vocabulary), list[TextRow](), list[Tensor]()
     for number in numbers:

@@ -108,6 +108,7 @@ TASKS = (
     (16, f"embed({LISTS}, widths=[256, 128, 64])"),
     (16, f"embed({LISTS}, score=s, loss=margin)"),
     (16, f"embed({LISTS}, pooling=tokens(128))"),
+    (16, f"embed({LISTS}, pooling=sparse) microbatch=4"),
     (16, f"rerank({LISTS})"),
 )
 CONFIGURATIONS = (

@@ -104,6 +104,7 @@ def test_torch_counts_the_same_of_heads_of_tasks(settings, head, read):
     ("last", "both=true, dense=[8, 4]"),
     ("tokens(8, query=9)", "negative=c"),
     ("tokens(8, query=16)", "negative=c, score=s, loss=margin"),
+    ("sparse", "negative=c"), ("sparse", "score=s"),
 ])  # fmt: skip
 def test_torch_counts_the_same_of_texts_that_are_compared(pooling, extra):
     task = f'embed("-", positive=b, {extra}, pooling={pooling}, examples=9)'

@@ -18,12 +18,12 @@ from torch import nn
 import bertc
 from bertc import lab_api
 from bertc.base.diagnostics import DataError, SpecError, UsageError
-from bertc.ir.learning.answer import TokenVectors
+from bertc.ir.learning.pooling import TokenVectors
 from bertc.ir.learning.vector_task import Embed, InColumn, Rerank
 from bertc.learn.objectives.softmax.similarities import related_losses
 from bertc.learn.objectives.softmax.similarities import search as similarities
 from bertc.run.models.runs import export_run, import_run
-from bertc.run.models.vectors import Embedded
+from bertc.run.models.vectors import embed
 from bertc.tasks.layouts.example import TextExample
 from bertc.tasks.layouts.parts import part_examples
 from bertc.tasks.metrics.metrics import judge, ranked_scores
@@ -164,6 +164,12 @@ REFUSED = {
         ("widths has a prefix of 16 numbers, and vectors have 8", ""),
     f"{PAIRED}pooling=tokens(8, 40))":
         ("queries are filled to 40 tokens, and rows have 32", "query=32"),
+    f"{PAIRED}pooling=sparse, similarity=cosine)": ("similarity is of dense", "leave it out"),
+    f"{PAIRED}pooling=sparse, normalise=true)": ("normalise is of dense", "pooling=mean"),
+    f"{PAIRED}pooling=sparse, widths=[4])": ("widths is of dense vectors", "leave it out"),
+    f"{PAIRED}pooling=sparse, mlp=true)": ("mlp is of dense vectors", "leave it out"),
+    f"{PAIRED}pooling=sparse) head=transform(decoder=64)": ("(decoder) has not", "pooling=mean"),
+    f"{PAIRED}pooling=sparse) steps=1h": ("warm-up of pooling=sparse is a share", "warmup=0"),
     "rerank(FILE, positive=b)": ("", EITHER), "rerank(FILE, negative=b)": ("", EITHER),
     "rerank(FILE, positive=b, negative=b)": ("", "leave it out"),
     "rerank(FILE, text=b, passage=b, label=n)": ("a number from 0 to 1", ""),
@@ -441,7 +447,7 @@ def test_a_run_is_searched_as_the_library_does_and_mined(library_of, tmp_path):
     )(left)  # fmt: skip
     found = report.evaluation.scores["embed"]["dev-corpus"]
     assert found == {m: pytest.approx(expected[f"maxsim_{m}"]) for m in found}
-    embedded = Embedded(bertc.load(run).embed(LATE_TEXTS), 0, 0, 0.0)
+    embedded = embed(bertc.load(run), run, LATE_TEXTS)
     write_vectors(LATE_TEXTS, embedded, tmp_path / "vectors.parquet")
     written = read_table(tmp_path / "vectors.parquet")["vector"].to_pylist()
     np.testing.assert_allclose(written[1], embedded.vectors[1][: len(written[1])])

@@ -11,7 +11,7 @@ from torch import Tensor
 import bertc
 from bertc.cost.planning.plan import Plan
 from bertc.ir.address import key
-from bertc.ir.learning.answer import TokenVectors
+from bertc.ir.learning.pooling import TokenVectors
 from bertc.ir.learning.vector_task import Embed
 from bertc.learn.objectives.softmax.similarities import cosent, info_nce, pooled, related_losses
 from bertc.learn.step.feed import to_micro_batch
@@ -33,10 +33,13 @@ TASKS = {
     "examples=8)",
     "late taught": "embed('-', text=a, positive=b, negative=c, score=s, loss=margin, "
     "pooling=tokens(4, query=6, fill=none), widths=[4, 2], examples=8)",
+    "sparse": "embed('-', text=a, positive=b, negative=c, pooling=sparse(9, 4, warmup=0), "
+    "examples=8)",
     "alone": "embed('-', pooling=cls, mlp=true, examples=8)",
 }
 TEXTS = {
-    "pairs": 2, "triplets": 3, "scored": 2, "taught": 4, "late": 3, "late taught": 3, "alone": 1,
+    "pairs": 2, "triplets": 3, "scored": 2, "taught": 4, "late": 3, "late taught": 3, "sparse": 3,
+    "alone": 1,
 }  # fmt: skip
 
 

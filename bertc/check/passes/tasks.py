@@ -9,9 +9,10 @@ from bertc.ir.data import PAIRED, RUNNING
 from bertc.ir.fixes import Rule, argument, note, span_if_written
 from bertc.ir.learning import UNCHANGED, Embed, Labels, Score, Several, Span, Vector, label_names
 from bertc.ir.learning.augmentation import ReverseComplement, chance_of_turns
+from bertc.ir.learning.pooling import SparseVectors
 from bertc.ir.learning.task import UNKNOWN, Task
 from bertc.ir.methods.method import removing
-from bertc.ir.network.head import POOLINGS
+from bertc.ir.network.head import POOLINGS, AdaptiveHead
 from bertc.ir.program import Complete, CompleteStage, Program
 from bertc.ir.terms.task_head import LAST
 
@@ -39,7 +40,16 @@ def features(stage: CompleteStage, diagnostics: Diagnostics) -> None:
 
 
 def one_head_a_task(stages: Sequence[CompleteStage], diagnostics: Diagnostics) -> None:
-    """Report a task of several stages whose head reads other layers in one of them, as E278."""
+    """Report a task of several stages whose head reads other layers in one of them, as E278.
+
+    A masked-LM head of a generator, which sparse vectors would be made by, is E281.
+    """
+    guessing = (stage for stage in stages if stage.generator.kind == "network")
+    masked = (t.objective.masks for stage in guessing for t in stage.objective)
+    if (sparse := next(filter(_sparse, stages), None)) and any(masked):
+        message = "pooling=sparse needs the masked-LM head of its network, not of a generator"
+        help = "pooling=mean, or objective=mlm without a generator"
+        diagnostics.error("E281", message, sparse.span("objective"), help=help)
     before: dict[str, tuple[CompleteStage, object]] = {}
     for stage in stages:
         for task in stage.tasks:
@@ -195,6 +205,12 @@ def _longer_query(stage: CompleteStage) -> int:
     return max((query for query in filled if query > stage.seq), default=0)
 
 
+def _sparse(stage: CompleteStage) -> SparseVectors | None:
+    """The pooling of a task that makes sparse vectors."""
+    poolings = (task.pooling for task in stage.tasks if isinstance(task, Embed))
+    return next((pooling for pooling in poolings if isinstance(pooling, SparseVectors)), None)
+
+
 _OF_TASKS: tuple[Rule[CompleteStage], ...] = (
     Rule("E271", "objective", _from_text,
          lambda s: f"{listed(_from_text(s))} learns from text, a task from examples: one stage "
@@ -222,6 +238,14 @@ _OF_TASKS: tuple[Rule[CompleteStage], ...] = (
          lambda s: f"queries are filled to {_longer_query(s)} tokens, and rows have {s.seq}",
          also=lambda s: ("seq", f"seq = {s.seq}"),
          help=lambda s: f"seq={_longer_query(s)}, or pooling=tokens(query={s.seq})"),
+    Rule("E281", ("objective", "head"),
+         lambda s: _sparse(s) and (s.head.decoder or isinstance(s.head, AdaptiveHead)),
+         lambda s: "pooling=sparse takes the scores of last states by one table, which head = "
+         f"{s.head.kind}{'(decoder)' * bool(s.head.decoder)} has not",
+         also=lambda s: ("head", f"head = {s.head.kind}"), help="pooling=mean"),
+    Rule("E329", "objective", lambda s: s.most_seconds and (p := _sparse(s)) and p.warmup,
+         "the warm-up of pooling=sparse is a share of the steps, and a time does not say how many "
+         "there are", help="sparse(warmup=0)"),
 )  # fmt: skip
 _OF_TEXTS: tuple[Rule[CompleteStage], ...] = (
     Rule("E272", "epochs", lambda s: s.epochs,

@@ -12,6 +12,7 @@ from bertc.ir.network.ffn import Activation
 from bertc.ir.network.head import PoolerKind
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.node import System
+from bertc.ir.terms.vector_heads import SparseHead
 from bertc.ir.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -165,7 +166,8 @@ class Candidate(NamedTuple):
     @property
     def predicts(self) -> bool:
         """True if it has a masked-LM head."""
-        return any(term.objective.masks for term in self.resolved.terms())
+        terms = (term.objective for term in self.resolved.terms())
+        return any(term.masks or isinstance(term.head_node, SparseHead) for term in terms)
 
 
 @dataclass(frozen=True)

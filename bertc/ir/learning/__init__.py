@@ -8,7 +8,6 @@ from bertc.ir.learning.answer import (
     Several,
     Span,
     Tags,
-    TokenVectors,
     Vector,
     alike,
     label_names,
@@ -18,13 +17,14 @@ from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Many, Read,
 from bertc.ir.learning.equal import Hours
 from bertc.ir.learning.objective import PRETRAINING, FromFolder, Objective, Shape, Teacher, Term
 from bertc.ir.learning.optimizer import Adam, Optimizer
+from bertc.ir.learning.pooling import SparseVectors, TokenVectors
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Task
 from bertc.ir.learning.vector_task import TOKENS_HEAD, Embed, Rerank, TextKind
 
 __all__ = [
     "Adam", "Answer", "AnyTask", "Choice", "Choose", "Classify", "Embed", "FromFolder", "Glue",
     "Hours", "Labels", "Many", "Objective", "Optimizer", "PRETRAINING", "Race", "Read", "Regress",
-    "Rerank", "Score", "Several", "Shape", "Span", "Squad", "TOKENS_HEAD", "Tag", "Tagging", "Tags",
-    "Task", "Teacher", "Term", "TextKind", "TokenVectors", "UNCHANGED", "Vector", "alike",
-    "label_names",
+    "Rerank", "Score", "Several", "Shape", "Span", "SparseVectors", "Squad", "TOKENS_HEAD", "Tag",
+    "Tagging", "Tags", "Task", "Teacher", "Term", "TextKind", "TokenVectors", "UNCHANGED",
+    "Vector", "alike", "label_names",
 ]  # fmt: skip

@@ -9,8 +9,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from bertc.ir.base import BY_KIND, Node, Off, Width
+from bertc.ir.learning.pooling import Pooling, SparseVectors, TokenVectors
 from bertc.ir.network.ffn import Activation
-from bertc.ir.terms import heads
+from bertc.ir.terms import heads, vector_heads
 
 
 class _Named(Node):
@@ -111,32 +112,6 @@ class Span(Node):
     width: ClassVar[int] = 2
 
 
-class TokenVectors(Node):
-    """A vector of ``width`` numbers for each token, by a linear map (ColBERT).
-
-    The similarity of a query and a passage is the sum over the query's tokens of the highest cosine
-    with a token of the passage (MaxSim). A query has at most ``query`` tokens, and is filled up to
-    these with [MASK], which other tokens attend to or not. A passage is compared without tokens of
-    punctuation. The tokens ``query_mark`` and ``passage_mark`` follow [CLS].
-    """
-
-    kind: Literal["tokens"] = "tokens"
-    width: Width = 128
-    query: Annotated[int, Field(ge=4, le=1_000_000)] = 32
-    fill: Literal["unattended", "attended", "none"] = "unattended"
-    skip: Literal["punctuation", "none"] = "punctuation"
-    query_mark: str = ""
-    passage_mark: str = ""
-    positional = ("width", "query")
-
-
-OneVector = Literal["mean", "cls", "max", "last"]
-"""A vector from states of tokens: their mean or maximum, or the state of the first or the last."""
-Pooling = OneVector | TokenVectors
-Similarity = Literal["cosine", "dot"]
-"""The similarity of two vectors: their cosine, or their dot product."""
-
-
 class Vector(Node):
     """A vector for each of the ``texts`` of an example, or for each of their tokens.
 
@@ -151,6 +126,11 @@ class Vector(Node):
     scored: bool = False
     dense: Annotated[tuple[Width, ...], Field(exclude_if=not_)] = ()
     width: ClassVar[int] = 1
+
+    @property
+    def of_states(self) -> bool:
+        """True if its head reads the states of all tokens."""
+        return isinstance(self.pooling, TokenVectors | SparseVectors)
 
     @property
     def by_token(self) -> TokenVectors | None:
@@ -191,9 +171,11 @@ def answer_head(answer: Answer) -> heads.HeadNode:
     """One linear layer (hidden -> scores), the layers of a conditioned span, or of vectors."""
     match answer:
         case Vector(pooling=TokenVectors(width=width, query=query)):
-            return heads.TokenVectorHead(width, query, answer.texts, answer.scored)
+            return vector_heads.TokenVectorHead(width, query, answer.texts, answer.scored)
+        case Vector(pooling=SparseVectors()):
+            return vector_heads.SparseHead(answer.texts, answer.scored)
         case Vector():
-            return heads.VectorHead(answer.mlp, answer.scored, answer.dense)
+            return vector_heads.VectorHead(answer.mlp, answer.scored, answer.dense)
         case Span(head=Conditioned() as head, unanswerable=answered):
             return heads.ConditionedSpanHead(head.width, head.activation, head.normed, answered)
         case _:
@@ -208,7 +190,7 @@ def answer_rows(answer: Answer, texts: int, seq: int) -> int:
         case Choice():
             return texts
         case Vector() as vector:
-            return texts * (seq if vector.by_token else 1)
+            return texts * (seq if vector.of_states else 1)
         case Tags() | Span():
             return seq
 

@@ -8,9 +8,10 @@ from pydantic import Field, model_validator
 from bertc.ir import operation as op
 from bertc.ir.base import BY_KIND, Count, Node, Probability, Width
 from bertc.ir.learning import answer as answers
+from bertc.ir.learning.pooling import Pooling, Similarity, SparseVectors, TokenVectors
 from bertc.ir.learning.task import Headed, Name, OwnTask
 from bertc.ir.network.body import Body
-from bertc.ir.terms.node import RowShape
+from bertc.ir.terms.node import MASKED_HEAD, RowShape
 
 TextKind = Literal["query", "document"]
 """The part of a text in a search, which chooses its prompt."""
@@ -68,6 +69,12 @@ TOKENS_HEAD = "Tokens"
 """The name of the map to vectors of tokens, or of the maps of pooled states."""
 
 
+def usual_ways(pooling: object) -> dict[str, Any]:
+    """Arguments that a pooling has otherwise than one dense vector, unless they are written."""
+    usual = {"temperature": 1.0} if isinstance(pooling, TokenVectors | SparseVectors) else {}
+    return {**usual, "similarity": "dot"} if isinstance(pooling, SparseVectors) else usual
+
+
 class Embed(OwnTask):
     """A vector for each text, of texts alike near each other.
 
@@ -83,7 +90,8 @@ class Embed(OwnTask):
     softmax is learned. Both compare it with similarities over ``temperature``.
 
     ``widths`` are prefixes of the vectors, each with its loss (Matryoshka; the mean of them). With
-    ``pooling=tokens`` each token has one (late interaction), and ``temperature`` is 1.
+    ``pooling=tokens`` each token has one (late interaction), with ``sparse`` a text has a weight
+    for each token of the vocabulary, and is compared by dot products. ``temperature`` is then 1.
 
     ``sts`` is a file of STS-B in GLUE's columns, which takes the place of ``dev``; so do
     ``corpus``, ``queries`` and ``relevant``, files of a search in BEIR's columns. ``mlp``: in
@@ -108,8 +116,8 @@ class Embed(OwnTask):
     corpus: Annotated[str, Field(exclude_if=not_)] = ""
     queries: Annotated[str, Field(exclude_if=not_)] = ""
     relevant: Annotated[str, Field(exclude_if=not_)] = ""
-    pooling: answers.Pooling = "mean"
-    similarity: Annotated[answers.Similarity, Field(exclude_if="cosine".__eq__)] = "cosine"
+    pooling: Pooling = "mean"
+    similarity: Annotated[Similarity, Field(exclude_if="cosine".__eq__)] = "cosine"
     normalise: Annotated[bool, Field(exclude_if=not_)] = False
     prompt: Annotated[str, Field(exclude_if=not_)] = ""
     query_prompt: Annotated[str, Field(exclude_if=not_)] = ""
@@ -147,10 +155,8 @@ class Embed(OwnTask):
     @classmethod
     def _summed(cls, values: Any) -> Any:
         """Sums over the tokens of a query are learned as they are (PyLate, Contrastive)."""
-        summed = isinstance(values, dict) and isinstance(
-            values.get("pooling"), answers.TokenVectors
-        )
-        return {"temperature": 1.0, **values} if summed else values
+        usual = usual_ways(values.get("pooling")) if isinstance(values, dict) else {}
+        return {**usual, **values} if usual else values
 
     @model_validator(mode="after")
     def _vectors_and_search(self) -> Self:
@@ -158,8 +164,13 @@ class Embed(OwnTask):
             wrong = "mlp=true is a layer" if self.mlp else "similarity=dot is"
             message = f"{wrong} of one vector a text, and tokens are compared by cosines"
             raise ValueError(message, "leave it out, or pooling=mean")
-        if self.dense and (self.mlp or self.answer.by_token):
+        if self.dense and (self.mlp or self.answer.of_states):
             raise ValueError("dense is of pooled states, without mlp=true", "leave one of them out")
+        unlike = {"mlp": self.mlp, "normalise": self.normalise, "widths": self.widths}
+        unlike["similarity"] = self.similarity == "cosine" and self.similarity
+        if self.is_sparse and (unfit := next((name for name in unlike if unlike[name]), "")):
+            message = f"{unfit} is of dense vectors, and sparse ones are compared by dot products"
+            raise ValueError(message, "leave it out, or pooling=mean")
         files = {"corpus": self.corpus, "queries": self.queries, "relevant": self.relevant}
         missing = [f"{name}=..." for name, file in files.items() if not file]
         if 0 < len(missing) < len(files):
@@ -182,8 +193,15 @@ class Embed(OwnTask):
     @property
     def head_name(self) -> str:
         """Its title; of mapped vectors a name that no task can have, and all share the maps."""
-        mapped = self.dense or isinstance(self.pooling, answers.TokenVectors)
+        if self.is_sparse:
+            return MASKED_HEAD
+        mapped = self.dense or isinstance(self.pooling, TokenVectors)
         return TOKENS_HEAD if mapped else self.title
+
+    @property
+    def is_sparse(self) -> bool:
+        """True if a vector has a weight for each token of the vocabulary."""
+        return isinstance(self.pooling, SparseVectors)
 
     @property
     def answer(self) -> answers.Vector:
@@ -207,7 +225,7 @@ class Embed(OwnTask):
 
     def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
         states = examples * rows.choices * rows.seq * encoder.hidden
-        one_state = self.pooling in ("cls", "last") or self.answer.by_token
+        one_state = self.pooling in ("cls", "last") or self.answer.of_states
         pooled = () if one_state else (op.Pointwise("add", states),)
         return (*pooled, *super().operations(encoder, rows, examples))
 

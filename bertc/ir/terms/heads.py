@@ -5,15 +5,14 @@ over ``examples``.
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 from bertc.ir import operation as op
 from bertc.ir.base import Dim, Weight, affine, bias, default_init, matrix
-from bertc.ir.blocks import TOKEN_PAIRS
 from bertc.ir.network.body import Body
 from bertc.ir.network.ffn import Activation
 from bertc.ir.own import Own
 from bertc.ir.terms.task_head import StatesHead
+from bertc.ir.terms.vector_heads import SparseHead, TokenVectorHead, VectorHead
 
 
 @dataclass(frozen=True)
@@ -201,76 +200,6 @@ class Projections:
 
 
 @dataclass(frozen=True)
-class VectorHead:
-    """Similarities of vectors of texts, perhaps after a dense layer with tanh (SimCSE, MLPLayer).
-
-    ``scored``: of pairs alone; else of each first text with every other text of the batch.
-    ``maps``: widths of linear maps that follow.
-    """
-
-    dense: bool = False
-    scored: bool = False
-    maps: tuple[int, ...] = ()
-
-    def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
-        hidden, init = encoder.hidden, encoder.initializer
-        dense = affine(f"{name}.0", ("feature", hidden), ("hidden", hidden), init, "head")
-        read: tuple[Dim, ...] = (("hidden", hidden), *(("feature", width) for width in self.maps))
-        numbered = enumerate(pairwise(read))
-        maps = (matrix(f"{name}.{n}", *both[::-1], init, "head") for n, both in numbered)
-        return dense if self.dense else tuple(maps)
-
-    def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
-        hidden, docs = encoder.hidden, rows - examples
-        mapped = tuple(op.Product(rows, *both) for both in pairwise((hidden, *self.maps)))
-        hidden = (hidden, *self.maps)[-1]
-        dense = (
-            op.Product(rows, hidden, hidden),
-            op.Pointwise("tanh", rows * hidden, kept=rows * hidden),
-        )
-        scores = examples if self.scored else examples * docs
-        compared = () if self.scored else (op.Product(examples, hidden, docs, maps=0),)
-        return (*(dense if self.dense else mapped), *compared, op.Loss(scores, kept=2 * scores))
-
-
-@dataclass(frozen=True)
-class TokenVectorHead:
-    """Vectors of tokens, compared token by token (MaxSim); the first of ``texts`` is a query.
-
-    ``scored``: of lists alone; else of each query with all other texts of the batch.
-    """
-
-    width: int
-    query: int
-    texts: int
-    scored: bool
-
-    def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
-        hidden: Dim = ("hidden", encoder.hidden)
-        return (matrix(f"{name}.0", ("feature", self.width), hidden, encoder.initializer, "head"),)
-
-    def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
-        seq, docs = rows // (examples * self.texts), self.texts - 1
-        query, width = min(self.query, seq), self.width
-        if self.scored:
-            pool, compared = docs, op.Product(query, width, docs * seq, examples, maps=0)
-        else:
-            pool = examples * docs
-            compared = op.Product(examples * query, width, pool * seq, maps=0)
-        found = examples * query * pool
-        # Lists are compared at once, and else some queries at a time.
-        row = found * seq if self.scored else query * pool * seq
-        return (
-            op.Product(rows, encoder.hidden, width),
-            op.Pointwise("add", rows * width),
-            compared,
-            op.Loss(found, kept=2 * found),
-            # Vectors of the whole batch: as read, as put together, and as they are compared.
-            op.LossInBlocks(found * seq, row, TOKEN_PAIRS, held=4, kept=0, table=3 * rows * width),
-        )
-
-
-@dataclass(frozen=True)
 class OwnHead:
     """A module of the user's own that makes a loss of each row."""
 
@@ -288,11 +217,11 @@ class OwnHead:
 
 HeadNode = (
     VocabularyHead | CopyingHead | Classifier | StatesHead | BoundaryHead | DetectorHead
-    | ConditionedSpanHead | Projections | VectorHead | TokenVectorHead | OwnHead
+    | ConditionedSpanHead | Projections | VectorHead | TokenVectorHead | SparseHead | OwnHead
 )  # fmt: skip
 """The closed union of heads."""
 
 
 def over_tokens(head: HeadNode) -> bool:
     """True if a head projects onto the token table."""
-    return isinstance(head, VocabularyHead | CopyingHead | BoundaryHead)
+    return isinstance(head, VocabularyHead | CopyingHead | BoundaryHead | SparseHead)

@@ -3,7 +3,7 @@
 from typing import Literal, Self
 
 from bertc.ir.terms.masking import Masks
-from bertc.ir.terms.node import LanguageModel, StatesRead
+from bertc.ir.terms.node import MASKED_HEAD, LanguageModel, StatesRead
 
 
 class Masked(Masks, LanguageModel):
@@ -14,7 +14,7 @@ class Masked(Masks, LanguageModel):
 
     @property
     def head_name(self) -> str:
-        return "mlm"
+        return MASKED_HEAD
 
     @property
     def states(self) -> StatesRead:

@@ -32,6 +32,10 @@ System = Literal[
 """The systems with published fine-tuning recipes."""
 
 
+MASKED_HEAD = "mlm"
+"""The name of the head that scores masked tokens."""
+
+
 class RowShape(NamedTuple):
     """Sizes of one row of a stage, from which outputs and costs of its terms are derived.
 

@@ -133,6 +133,7 @@ class MicroBatch(NamedTuple):
     frozen_decoded: Int[Tensor, "b o"] | None = None  # of a mask decoder
     taught: dict[str, tuple[Taught, ...]] | None = None  # of each frozen network, by term
     whole_batch: WholeBatch | None = None  # of a term that compares examples of micro-batches
+    over: float | None = None  # the share of the stage's steps before it, where one is compared
 
     def read_by(self, network: Network) -> EncoderInputs:
         """Inputs of a network."""

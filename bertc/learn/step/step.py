@@ -176,8 +176,11 @@ class TrainStep:
         memories: list[Memory | None] = []
         # Predictions of the one that is repeated have been counted.
         parts = micro_batches + with_counts(micro_batches[-1:] * missing, self.stage)
-        if losses.compares(self.stage, parts[0]) and (last or self._ranks.is_distributed):
-            parts = self._beside_all(parts, len(micro_batches), step)
+        if losses.compares(self.stage, parts[0]):
+            over = max(0, step - self.stage.first_step) / self.stage.steps
+            parts = [part._replace(over=over) for part in parts]
+            if last or self._ranks.is_distributed:
+                parts = self._beside_all(parts, len(micro_batches), step)
         for index, part in enumerate(parts):
             self._ranks.stop.check()  # with several processes the request is not yet agreed on here
             part = losses.remembering(part, before[min(index, len(before) - 1)])

@@ -19,9 +19,10 @@ from bertc.ir.address import key
 from bertc.ir.base import Weight
 from bertc.ir.changing import growth
 from bertc.ir.changing.growth import Focus, FromOther, Redrawn
-from bertc.ir.learning import Answer, label_names
+from bertc.ir.learning import Answer, Embed, label_names
 from bertc.ir.learning.optimizer import Optimizer, moments_of
 from bertc.ir.program import MAIN, Resolved, model_weights
+from bertc.ir.terms.node import MASKED_HEAD
 from bertc.ir.vocabulary import table_rows
 from bertc.ir.weight_maps import WeightMap, begins_as, changed_answers, fit, refusal
 from bertc.lang import setting_shape, show_value
@@ -170,6 +171,11 @@ def source_of(resolved: Resolved, corpus: PreparedCorpus | None = None) -> Sourc
     places, mismatches = fit(old, tensors.keys(), target, begins_as(resolved))
     if mismatches:
         raise refusal(folder, mismatches, old, target)
+    sparse = any(isinstance(task, Embed) and task.is_sparse for task in first.tasks)
+    head = {w.name for w in model_weights(target) if w.name.startswith(f"heads.{MASKED_HEAD}.")}
+    if sparse and not head <= places.copies.keys():
+        message = f"{folder} has no masked-LM head, whose scores sparse vectors are made of"
+        raise DataError(message, "pooling=mean, or first a stage of objective=mlm to learn one")
     notes = (
         *checkpoint_notes(folder), *rows, *_differences(old, target), *_new(places, old, target),
         *(_layers(init, places, old, target) if isinstance(init, growth.FromLayers) else []),

@@ -45,7 +45,8 @@ class Answers:
 
     ``probabilities`` are of labels or choices, in their order, or of each word's tag; ``spans``
     hold the details of predicted spans, ``similarities`` are cosines of pairs. ``loss`` is the mean
-    in nats and ``accuracy`` a fraction of 1; both are 0 if the examples have no answers.
+    in nats and ``accuracy`` a fraction of 1; both are 0 if the examples have no answers. ``terms``
+    are mean numbers of weights of sparse vectors that are not 0.
     """
 
     given: list[AnswerValue]
@@ -56,6 +57,7 @@ class Answers:
     accuracy: float = 0.0
     scores: NDArray[np.float64] | None = None
     """Logits of labels (n, c), of which probabilities are made."""
+    terms: dict[str, float] = field(default_factory=dict)
 
 
 def read_off(
@@ -199,30 +201,42 @@ def _score_related(
     assert isinstance(task, Embed), "vectors need a task that embeds"
     if isinstance(examples[0], SearchExample):
         searched = [example for example in examples if isinstance(example, SearchExample)]
-        return rank_all(task, searched, _vectors(rows, scores_said))
+        return rank_all(task, searched, _vectors(task, rows, scores_said))
     related = [example for example in examples if isinstance(example, layouts.TextExample)]
-    vectors, texts = _vectors(rows, scores_said), len(rows.owners) // len(related)
+    vectors, texts = _vectors(task, rows, scores_said), len(rows.owners) // len(related)
     scored = all(example.answer is not None for example in related)
     ordered = scored and task.loss == "order"
     scores_nt = torch.from_numpy(rows.targets[:, 0]).view(len(related), texts)
-    by_cosine = task.model_copy(update={"similarity": "cosine"})
+    ranks = task if task.is_sparse else task.model_copy(update={"similarity": "cosine"})
     losses, answers, cosines = 0.0, list[AnswerValue](), list[float]()
     for first in range(0, len(related), batch):
         part = slice(first, first + batch)
-        of_part = vectors[part.start * texts : part.stop * texts]
+        of_part = [x.to_dense() for x in vectors[part.start * texts : part.stop * texts]]
         part_mtd = similarities.by_example(pad_sequence(of_part, batch_first=True).double(), texts)
         known_mt = scores_nt[part] if scored else None
         losses += float(similarities.related_losses(task, part_mtd, known_mt).losses.sum())
-        firsts_md, others_mtd = similarities.compared(by_cosine, part_mtd)
+        firsts_md, others_mtd = similarities.compared(ranks, part_mtd)
         cosines_mt = similarities.likeness_of_lists(firsts_md, others_mtd)
         cosines_m, beside_mc = cosines_mt[:, 0], cosines_mt
         if cosines_mt.shape[1] == 1:
             beside_mc = similarities.likeness_of_all(firsts_md, others_mtd[:, 0])
-        nearer_m = (beside_mc > cosines_m[:, None] + NEAR).sum(1)
+        # Without a term in common a positive is as far as all others, itself included.
+        bound_m = torch.where(cosines_m == 0, -NEAR, cosines_m + NEAR)
+        nearer_m = (beside_mc > bound_m[:, None]).sum(1)
         cosines += cosines_m.tolist()
         answers += (cosines_m if ordered else nearer_m).tolist()
     right = 0.0 if ordered else sum(answer == 0 for answer in answers) / len(answers)
-    return Answers(answers, similarities=cosines, loss=losses / len(answers), accuracy=right)
+    terms = _terms(vectors[::texts], [x for n, x in enumerate(vectors) if n % texts])
+    loss = losses / len(answers)
+    return Answers(answers, similarities=cosines, loss=loss, accuracy=right, terms=terms)
+
+
+def _terms(queries: Sequence[Tensor], passages: Sequence[Tensor]) -> dict[str, float]:
+    """Mean numbers of the weights of sparse vectors; of others none."""
+    if not (queries[0].is_sparse and passages):
+        return {}
+    of_kinds = {"query_terms": queries, "passage_terms": passages}
+    return {kind: sum(x._nnz() for x in texts) / len(texts) for kind, texts in of_kinds.items()}
 
 
 def rank_all(task: Embed, searched: Sequence[SearchExample], vectors: Sequence[Tensor]) -> Answers:
@@ -243,13 +257,15 @@ def rank_all(task: Embed, searched: Sequence[SearchExample], vectors: Sequence[T
             right += best[0] in relevant
             answers.append(tuple(keys[place] for place in best))
     loss, accuracy = loss / len(asked), right / len(asked)
-    return Answers([*answers, *[()] * len(keys)], loss=loss, accuracy=accuracy)
+    answers, terms = [*answers, *[()] * len(keys)], _terms(queries, documents)
+    return Answers(answers, loss=loss, accuracy=accuracy, terms=terms)
 
 
-def _vectors(rows: TaskRows, scores_said: Said) -> list[Tensor]:
+def _vectors(task: Embed, rows: TaskRows, scores_said: Said) -> list[Tensor]:
     """The vector of each text (d,), or those of its tokens (k, d), in the order of their rows."""
     vectors: list[Tensor] = [torch.empty(0)] * len(rows.owners)
     for batch, (vectors_bd,) in scores_said:
         for row, vector in zip(batch.rows.tolist(), torch.from_numpy(vectors_bd), strict=True):
-            vectors[row] = vector[vector.any(1)].float() if vector.dim() == 2 else vector
+            there = vector[vector.any(1)].float() if vector.dim() == 2 else vector
+            vectors[row] = there.float().to_sparse() if task.is_sparse else there
     return vectors

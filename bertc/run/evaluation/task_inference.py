@@ -98,7 +98,7 @@ def outputs(
     outputs = model.read_on(micro_batch.read_by(network), request=task.wanted(learned=True))
     last = states_of(joined([task]), micro_batch, network, outputs)[task.head_name]
     if isinstance(task, Embed):  # one vector a text need not be learned
-        mapped = task.dense or task.answer.by_token
+        mapped = task.dense or task.answer.of_states
         maps = model.heads[task.head_name] if mapped else nn.ModuleList()
         vectors = EmbedTensors(task).vectors(last[0], targets, maps, model.encoder)
         return vectors, vectors.new_zeros(4)

@@ -134,7 +134,7 @@ def evaluate_tasks(
                 model, stage, task_set, examples, rows, pad, stop, within=within, progress=progress
             )
             progress.end()
-            by_part[part] = judge(task, examples, answers.given)
+            by_part[part] = judge(task, examples, answers.given) | answers.terms
             if (by_label := by_class(task, examples, answers.given)) is not None:
                 classes.setdefault(title, {})[part] = by_label
             if details:

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from bertc.base.diagnostics import UsageError, listed, several
+from bertc.base.diagnostics import DataError, UsageError, listed, several
 from bertc.hub.sentences import LONGEST_TEXT, MODES, Sentences, vectors_of
-from bertc.ir.learning import Embed, TextKind, TokenVectors
-from bertc.learn.objectives.softmax.similarities import pooled, search
+from bertc.ir.learning import Embed, SparseVectors, TextKind, TokenVectors
+from bertc.ir.terms.node import MASKED_HEAD
+from bertc.learn.objectives.softmax.similarities import pooled, search, term_weights
 from bertc.model import EncoderInputs, Model
 from bertc.run.evaluation.task_inference import ROWS_AT_ONCE, TOKENS_AT_ONCE
 from bertc.tasks.examples.encode import encode
@@ -79,13 +80,14 @@ def text_rows(rows: TaskRows) -> list[TextRow]:
 
 @dataclass(frozen=True)
 class Embedded:
-    """Vectors (n, e) in fp32, in the order of the texts; ``cut`` of these were too long.
+    """Vectors in fp32 of each text (e,), or of its tokens (k, e); ``cut`` texts were too long.
 
-    Of tokens they are (n, k, e), 0 after the last token of a text. ``empty`` texts have the vector
-    of special tokens alone; ``made`` says how vectors are made.
+    Those of the vocabulary are sparse tensors. ``empty`` texts have the vector of special tokens
+    alone; ``made`` says how vectors are made.
     """
 
-    vectors: NDArray[np.float32]
+    of_texts: Sequence[Tensor]
+    width: int
     cut: int
     longest: int
     seconds: float
@@ -93,11 +95,21 @@ class Embedded:
     made: str = ""
     notes: tuple[str, ...] = ()
 
+    @property
+    def vectors(self) -> NDArray[np.float32]:
+        """All vectors (n, e), of tokens (n, k, e), 0 after the last token of a text."""
+        dense = [text.to_dense() for text in self.of_texts] or [torch.empty(self.width)]
+        stacked: NDArray[np.float32] = pad_sequence(dense, batch_first=True).numpy()
+        return stacked[: len(self.of_texts)]
+
     def summary(self) -> str:
         """Number of texts, width and speed; more lines if texts were cut, or are empty."""
-        count, width = len(self.vectors), self.vectors.shape[-1]
+        count, size = len(self.of_texts), f"{self.width:,} numbers each"
+        if count and self.of_texts[0].is_sparse:
+            terms = sum(text._nnz() for text in self.of_texts) / count
+            size = f"{terms:,.1f} of {self.width:,} numbers each are not 0"
         speed = f", {count / self.seconds:,.0f} a second" if self.seconds else ""
-        first = f"{several(count, 'text')}, {width:,} numbers each, in {self.seconds:.1f} s{speed}"
+        first = f"{several(count, 'text')}, {size}, in {self.seconds:.1f} s{speed}"
         lines = [first, self.made]
         if self.cut:
             lines.append(f"{several(self.cut, 'text')} longer than {self.longest:,} tokens, cut")
@@ -128,15 +140,19 @@ def embed(
     text. Special tokens count, as there. ``width`` numbers of a vector are taken, 0: all.
 
     A model of vectors of tokens has one of length 1 for each: of a query's with ``prompt="query"``,
-    else of a passage's.
+    else of a passage's. A sparse vector has the weight of each token id.
     """
     sentences = _sentences(model, folder, pooling, prompt, kind)
     ways = {name: getattr(sentences, name) for name in ("pooling", "dense", "prompt", "longest")}
     task, node = Embed.model_validate(ways), model.encoder.node
     by_token = task.answer.by_token
+    if task.is_sparse and (normalise or width):
+        message = f"vectors of {folder} are sparse, neither of length 1 nor cut"
+        raise UsageError(message, help="leave out --normalise and --width")
     normalise = bool(by_token) or (sentences.normalise if normalise is None else normalise)
     task = task.model_copy(update={"normalise": normalise})
     most = by_token.width if by_token else (node.hidden, *task.dense)[-1]
+    most = node.vocab_size if task.is_sparse else most
     if width > most:
         raise UsageError(f"vectors of {folder} have {most} numbers, not {width}")
     width, room = width or most, node.room or LONGEST_TEXT
@@ -148,21 +164,20 @@ def embed(
     progress.begin(f"embedding {several(len(texts), 'text')}", len(texts), "texts")
     vectors = _of_rows(model, task, rows, width, vocabulary.pad, progress)
     progress.end()
-    stacked = pad_sequence(vectors or [torch.empty(width)], batch_first=True)[: len(texts)].numpy()
     empty = sum(not text.strip() for text in texts)
-    how = f"{sentences}" if by_token else f"pooling {task.pooling}" + ", of length 1" * normalise
+    how = f"pooling {task.pooling}" + ", of length 1" * normalise
+    how = f"{sentences}" if task.answer.of_states else how
     seconds, longest = time.perf_counter() - started, min(sentences.longest or room, room)
     how += _say_prompt(sentences)
     notes = tuple(rows.notes_on_unknown)
-    return Embedded(stacked, rows.num_cut, longest, seconds, empty, how, notes)
+    return Embedded(vectors, width, rows.num_cut, longest, seconds, empty, how, notes)
 
 
 def likeness(model: Model, folder: Path, queries: Embedded, texts: Embedded) -> Iterator[Tensor]:
     """Similarities (q, n) of some queries after others with all texts, as the folder has them."""
     ways = vectors_of(folder, model.resolved)
     dot = ways is not None and ways.similarity == "dot"
-    both = ([*torch.from_numpy(embedded.vectors)] for embedded in (queries, texts))
-    return search(Embed(similarity="dot" if dot else "cosine"), *both)
+    return search(Embed(similarity="dot" if dot else "cosine"), queries.of_texts, texts.of_texts)
 
 
 def _say_prompt(sentences: Sentences) -> str:
@@ -184,6 +199,10 @@ def _sentences(
     if pool:
         sentences = replace(Sentences() if sentences.obstacle else sentences, pooling=pool)
     sentences.refuse_obstacle(folder)
+    headless = MASKED_HEAD in model.untrained or not hasattr(model.heads, MASKED_HEAD)
+    if sentences.is_sparse and headless:
+        message = f"{folder} has no masked-LM head, whose scores sparse vectors are made of"
+        raise DataError(message, help="--pooling mean takes the states of its encoder")
     if isinstance(sentences.pooling, TokenVectors):
         kind = next((known for known in get_args(TextKind) if known == prompt), kind)
     if kind:
@@ -211,7 +230,7 @@ def _of_rows(
 def _vectors(
     model: Model, task: Embed, rows: TaskRows, chosen: list[int], inputs: EncoderInputs, width: int
 ) -> list[Tensor]:
-    """The vector of each of some texts (e,), or those of its tokens (k, e)."""
+    """The vector of each of some texts (e,), perhaps sparse, or those of its tokens (k, e)."""
     mask_bs, uses = inputs.attention_mask, list[Tensor]()
     assert mask_bs is not None, "rows are padded"
     if task.answer.by_token:
@@ -221,9 +240,14 @@ def _vectors(
     states_bsh = model.read_on(inputs._replace(attention_mask=mask_bs)).last
     if isinstance(task.pooling, TokenVectors):
         vectors = model.heads[task.head_name].get_submodule("0")(states_bsh).float()
+    elif isinstance(task.pooling, SparseVectors):
+        head = model.heads[task.head_name]
+        vectors = term_weights(states_bsh, mask_bs, head, model.encoder)
     else:
         maps = model.heads[task.head_name].children() if task.dense else ()
         vectors = pooled(task.pooling, states_bsh, mask_bs, maps)
+    if task.is_sparse:
+        return [text.to_sparse() for text in vectors.cpu()]
     vectors = vectors[..., :width]
     if task.normalise:
         vectors = torch.nn.functional.normalize(vectors, dim=-1)

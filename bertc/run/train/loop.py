@@ -14,6 +14,7 @@ from bertc.base.diagnostics import BertcError, DataError, GivenUpError, StoppedE
 from bertc.base.storage.paths import cache_folder
 from bertc.cost.planning.schedules import rate
 from bertc.ir.program import Resolved, model_weights
+from bertc.ir.terms.node import MASKED_HEAD
 from bertc.learn.objectives import Inputs
 from bertc.learn.optim.optimizers import zero_moments
 from bertc.learn.step.feed import Batch, Feed
@@ -30,7 +31,7 @@ from bertc.run.records.folder import RunFolder
 from bertc.run.records.metrics import Sums, Tracking, refuse_untracked
 from bertc.run.train.opening import finish, open_session, saying_nothing_began
 from bertc.run.train.phase import Pace, Phase, open_phase, update_rule
-from bertc.run.train.report import Report, loss_line, plateau_lines, score_lines
+from bertc.run.train.report import COLLAPSED, Report, loss_line, plateau_lines, score_lines
 from bertc.run.train.session import Session
 from bertc.run.train.start import RunPlace, machine_of, settle
 from bertc.text.cache.store import Silent
@@ -125,6 +126,8 @@ def _train_stage(session: Session, index: int, goes_on: Callable[[], bool]) -> N
             if progress.step % session.resolved.run.log_every == 0 or progress.step == end:
                 means = progress.sums.means()
                 session.write(stage, "train", {**means, "lr": learning_rate, **used})
+                if not means["grad_norm"] and any(t.head_name == MASKED_HEAD for t in stage.tasks):
+                    session.display.note(f"step {progress.step:,}: {COLLAPSED}")
                 progress.sums = Sums()
             pace.show(stage, result.loss)
             progress.seconds = time.perf_counter() - begun

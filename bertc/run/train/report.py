@@ -17,6 +17,7 @@ from bertc.tasks.metrics.metrics import f1_interval
 PLATEAU = 0.2
 """Nats below guessing by token frequency down to which a model knows little else."""
 SOONER = "more steps, rotary positions, norm=pre, more masks and muon leave this (docs/measured.md)"
+COLLAPSED = "sparse vectors collapse to zero: raise warmup=, lower the factors or the learning rate"
 LARGEST_SHOWN, LARGEST_KNOWN = 50.0, 700.0
 """Nats above which a perplexity is shown as infinite, and above which no float holds it."""
 
@@ -34,12 +35,17 @@ def score_lines(evaluation: Evaluation) -> list[str]:
 
 
 def always_lines(evaluation: Evaluation) -> dict[tuple[str, str], str]:
-    """A remark by task and part where all examples got the same answer."""
-    return {
+    """A remark by task and part where all answers are one, or sparse vectors have collapsed."""
+    lines = {
         (task, part): f"every example got {f'the answer `{answer}`' if answer else 'no answer'}"
         for task, parts in evaluation.always.items()
         for part, answer in parts.items()
     }
+    for task, parts in evaluation.scores.items():
+        for part, values in parts.items():
+            if min(values.get(f"{kind}_terms", 1.0) for kind in ("query", "passage")) < 1:
+                lines[task, part] = COLLAPSED
+    return lines
 
 
 def loss_line(evaluation: Evaluation) -> str:

@@ -21,7 +21,7 @@ from bertc.hub.leaving import exporting
 from bertc.hub.leaving.target import beyond_last, settings_of
 from bertc.hub.networks import alone, tensors_alone
 from bertc.hub.tensors import write_tensors
-from bertc.ir.learning import Objective, Task
+from bertc.ir.learning import Embed, Objective, Task
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.table import AdaptiveTable
 from bertc.ir.program import MAIN, Resolved, model_weights
@@ -86,6 +86,9 @@ def _refuse_unsayable(resolved: Resolved) -> None:
         message = f"{what} stands in the way: no class of transformers calls such a network"
         raise DataError(message, help="bertc build SPEC -o FILE.py writes it as a file of PyTorch")
     for task in resolved.stages[-1].tasks:
+        if isinstance(task, Embed) and task.is_sparse:
+            message = "pooling=sparse stands in the way: its classes score tokens, and not texts"
+            raise DataError(message, help="without --code, for SparseEncoder, or pooling=mean")
         if beyond := beyond_last(task):
             raise DataError(str(beyond), help=beyond.way_out)
 

@@ -14,6 +14,7 @@ from bertc.ir.network.body_node import Wanted
 from bertc.ir.program import MAIN, Resolved
 from bertc.ir.terms.heads import Classifier, ConditionedSpanHead
 from bertc.ir.terms.node import TermNode
+from bertc.ir.terms.vector_heads import SparseHead
 from bertc.model import EncoderInputs, Model, Outputs, build, gather_positions
 from bertc.model.heads import AdaptiveTokenHead, Detector, TokenHead
 from bertc.use.graph import language_scores, scores
@@ -38,7 +39,8 @@ def program_outputs(model: Model, inputs: EncoderInputs) -> dict[str, Tensor]:
             results |= encoder_outputs(model, inputs, read=read)
         for term in terms:
             if (scored := _scores(model, term, read, results, inputs, network.name)) is not None:
-                results[term.head_name] = scored
+                of_text = isinstance(term.head_node, SparseHead)
+                results[term.title if of_text else term.head_name] = scored
     del results["first"]
     return results
 

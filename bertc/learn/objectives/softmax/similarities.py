@@ -2,7 +2,7 @@
 
 Axes: b rows, s positions, h hidden; m examples, t texts of an example, d numbers of a vector, c
 candidates, q queries, p some of them, k tokens. Several vectors of a text have an axis k before d,
-and are 0 where there is no token.
+and are 0 where there is no token. Of sparse vectors d is v, a number for each token id.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,11 +13,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from bertc.ir.blocks import TOKEN_PAIRS
+from bertc.ir.blocks import SOFT_TARGETS, TOKEN_PAIRS
 from bertc.ir.learning import Embed
-from bertc.ir.learning.answer import OneVector, TokenVectors
-from bertc.learn.objectives.term import Predicted
-from bertc.model import gather_positions
+from bertc.ir.learning.pooling import OneVector, SparseVectors, TokenVectors
+from bertc.learn.objectives.term import Predicted, table_of
+from bertc.model import BodyModule, TokenHead, gather_positions
 
 QUERIES_AT_ONCE, DOCUMENTS_AT_ONCE = 256, 1024
 """Texts of a search that are compared at once."""
@@ -52,6 +52,27 @@ def _real(states_bsh: Tensor, real_bs: Tensor, padding: float) -> Tensor:
     return states_bsh.float().masked_fill(~real_bs[..., None], padding)
 
 
+def term_weights(
+    states_bsh: Float[Tensor, "b s h"],
+    real_bs: Bool[Tensor, "b s"],
+    head: nn.Module,
+    net: BodyModule,
+) -> Float[Tensor, "b v"]:
+    """log(1 + the highest score) of each token id at real tokens, 0 if it is negative (SPLADE v2).
+
+    Some rows are scored at a time, and of scores the places of the highest are kept.
+    """
+    assert isinstance(head, TokenHead), "the checks allow no other head of a masked LM"
+    features_bse, table_ve = head(states_bsh), table_of(net, head)
+    # Padding scores as the first token does, which costs no copy of the scores.
+    features_bse = torch.where(real_bs[..., None], features_bse, features_bse[:, :1])
+    table_ve, bias_v = (x.to(features_bse.dtype) for x in (table_ve, head.bias_of(table_ve)))
+    at_once, row = SOFT_TARGETS[states_bsh.device.type != "cpu"], len(table_ve) * real_bs.shape[1]
+    parts = torch.split(features_bse, max(1, at_once // row))
+    highest_bv = torch.cat([F.linear(part, table_ve, bias_v).max(1).values for part in parts])
+    return highest_bv.float().relu().log1p() * real_bs.any(1, keepdim=True)
+
+
 def by_example(vectors_bd: Float[Tensor, "b *k d"], texts: int) -> Float[Tensor, "m t *k d"]:
     """The vectors of rows by example, whose rows stand side by side."""
     return vectors_bd.view(-1, texts, *vectors_bd.shape[1:])
@@ -63,16 +84,22 @@ def as_long(vectors_mtkd: Float[Tensor, "m t k d"], tokens: int) -> Tensor:
 
 
 def related_losses(
-    task: Embed, vectors_mtd: Float[Tensor, "m t *k d"], scores_mt: Float[Tensor, "m t"] | None
+    task: Embed, vectors_mtd: Float[Tensor, "m t *k d"], scores_mt: Tensor | None, over: float = -1
 ) -> Predicted:
     """Losses (m,) of examples that are all there are: by ``task.loss`` of scores, else InfoNCE.
 
     With ``widths`` they are means over these prefixes of the vectors (Kusupati et al. 2022). A hit
-    is an example whose positive is nearest, by the widest.
+    is an example whose positive is nearest, by the widest. Sparse vectors add what keeps them so,
+    in training, where ``over`` is the share of the steps made; elsewhere it is below 0.
     """
     widths = task.widths or (vectors_mtd.shape[-1],)
     prefixes = (compared(task, vectors_mtd[..., :width]) for width in widths)
     parts = [_losses(task, *texts, scores_mt) for texts in prefixes]
+    if over >= 0 and isinstance(task.pooling, SparseVectors):
+        of_kinds = vectors_mtd[:, :1], vectors_mtd[:, 1:]
+        flops = (texts.flatten(0, 1).mean(0).square().sum() for texts in of_kinds)
+        added = sum(f * flop for f, flop in zip(task.pooling.factors(over), flops, strict=True))
+        return parts[0]._replace(losses=parts[0].losses + added)
     if len(parts) == 1:
         return parts[0]
     return Predicted(torch.stack([part.losses for part in parts]).mean(0), parts[0].hits)
@@ -92,6 +119,9 @@ def likeness_of_all(
     queries_qd: Float[Tensor, "q *k d"], texts_cd: Float[Tensor, "c *k d"]
 ) -> Float[Tensor, "q c"]:
     """Similarities of all queries with all texts: dot products, or MaxSim of several vectors."""
+    if texts_cd.is_sparse:
+        by_text_cq: Tensor = torch.sparse.mm(texts_cd, queries_qd.to_dense().T.contiguous())
+        return by_text_cq.T
     if queries_qd.dim() == 2:
         return queries_qd @ texts_cd.T
     at_once, row = TOKEN_PAIRS[queries_qd.device.type != "cpu"], texts_cd[..., 0].numel()
@@ -124,10 +154,12 @@ def search(
 ) -> Iterator[Float[Tensor, "p c"]]:
     """Similarities of some queries at a time with all documents, by the vectors of each text.
 
-    A text has a vector (d,), or one for each of its tokens (k, d).
+    A text has a vector (d,), perhaps a sparse tensor, or one for each of its tokens (k, d).
     """
 
     def units(texts: Sequence[Tensor]) -> Tensor:
+        if texts[0].is_sparse:
+            return torch.stack([*texts])
         vectors = pad_sequence([*texts], batch_first=True)
         return F.normalize(vectors, dim=-1) if task.similarity == "cosine" else vectors
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from bertc.ir.learning import Embed, TokenVectors
+from bertc.ir.learning import Embed, SparseVectors, TokenVectors
 from bertc.ir.terms.pairs import PairTerm
 from bertc.learn.objectives.softmax import similarities
 from bertc.learn.objectives.targets import MicroBatch, PairTargets, TaskTargets
@@ -40,7 +40,7 @@ class PairTensors(TermTensors[PairTerm, PairTargets, Linear]):
         return [(self.node.kind, f"{label}, {self.node.answers[label]}")]
 
 
-class EmbedTensors(TermTensors[Embed, TaskTargets, WidthMaps]):
+class EmbedTensors(TermTensors[Embed, TaskTargets, nn.Module]):
     """Texts whose vectors are compared with each other; all rows of a batch belong to it."""
 
     def positions(self, targets: TaskTargets, batch: MicroBatch) -> tuple[Tensor, ...] | None:
@@ -51,6 +51,9 @@ class EmbedTensors(TermTensors[Embed, TaskTargets, WidthMaps]):
         self, states: Tensor, targets: TaskTargets, head: nn.Module, network: BodyModule
     ) -> Float[Tensor, "b d"]:
         """Vectors (b, d) or (b, s, d) of rows in fp32; the dense layer is for training alone."""
+        if isinstance(self.node.pooling, SparseVectors):
+            weights_bv = similarities.term_weights(states, targets.passage, head, network)
+            return dropout(weights_bv, self.node.dropout, network.training)
         if isinstance(self.node.pooling, TokenVectors):
             assert isinstance(head, WidthMaps), "it was built for vectors"
             vectors_bsd = dropout(head.of(0, states).float(), self.node.dropout, network.training)
@@ -75,20 +78,21 @@ class EmbedTensors(TermTensors[Embed, TaskTargets, WidthMaps]):
         )
         return vectors_ntd, targets.targets.view(-1, texts)
 
-    def score(self, targets: TaskTargets, read: HeadInput[WidthMaps]) -> Predicted:
+    def score(self, targets: TaskTargets, read: HeadInput[nn.Module]) -> Predicted:
         """Losses and hits (n,) of its examples, each beside all those of the batch."""
         vectors_ntd, scores_nt = self.compared_vectors(targets, read)
         batch, has_scores = read.batch.whole_batch, bool(self.node.score)
+        over = read.batch.over or 0.0
         if batch is None:
             known_nt = scores_nt if has_scores else None
-            return similarities.related_losses(self.node, vectors_ntd, known_nt)
+            return similarities.related_losses(self.node, vectors_ntd, known_nt, over)
         count = len(vectors_ntd)
         if vectors_ntd.dim() == 4:
             vectors_ntd = similarities.as_long(vectors_ntd, batch.vectors.shape[2])
         own = slice(batch.first, batch.first + count)
         parts = batch.vectors[: own.start], vectors_ntd, batch.vectors[own.stop :]
         known_mt = batch.scores if has_scores else None
-        of_all = similarities.related_losses(self.node, torch.cat(parts), known_mt)
+        of_all = similarities.related_losses(self.node, torch.cat(parts), known_mt, over)
         # The value is of its own examples, the gradient of all.
         total = of_all.losses.sum()
         losses_n = of_all.losses[own].detach() + (total - total.detach()) / count
