@@ -1,6 +1,7 @@
 """Decoders: what they are read as, rows by their last token, ids, and vectors of their folders."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from bertc.run.models.importing import import_model
 from bertc.run.models.loading import load
 from bertc.run.models.runs import export_run, import_run
 from bertc.run.train.loop import train
+from bertc.run.train.start import _require_mask
 from bertc.text.vocab.vocabulary import vocabulary_of
 from tests.hub.hf_models import DECODER, GEMMA, case, respell
 from tests.hub.test_round_trip import close, encoded, inputs, mlm_logits
@@ -212,6 +214,9 @@ def test_an_encoder_is_made_of_a_decoder_in_two_stages_and_leaves_with_its_maps(
             task = embed("{tmp_path}/pairs.jsonl", positive=to, dense=[20, 12], normalise=true)
         }}
     """)
+    known = vocabulary_of(tmp_path / "qwen", 400)
+    with pytest.raises(DataError, match="no token for masks"):
+        _require_mask(resolved, replace(known, mask=known.pad))
     train(resolved, tmp_path / "run", quiet=True)
     lines = " ".join(source_of(resolved).lines())
     assert "causal is true there, but false here" in lines

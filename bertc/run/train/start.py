@@ -112,8 +112,11 @@ def settle(resolved: Resolved, machine: Machine, place: RunPlace, resume: bool) 
 
 
 def _require_mask(resolved: Resolved, vocabulary: Vocabulary) -> None:
-    """Refuse a table that drops another token than the mask of the vocabulary."""
+    """Refuse masks without a token, and a table that drops another one than that."""
     dropped, mask = resolved.encoder.table.dropped, vocabulary.mask
+    if mask == vocabulary.pad and any(term.objective.masks for term in resolved.terms()):
+        message = "the vocabulary has no token for masks, nor _, which would stand for it"
+        raise DataError(message, help="add <mask> to its tokenizer")
     if dropped not in (-1, mask):
         message = f"table drops the embedding of token {dropped}, and the mask is {mask}"
         raise DataError(message, help=f"table=whole(dropped={mask})")
