@@ -95,6 +95,8 @@ LEDGER = [
     "microbatch=4 precision=bf16 task=embed('-', positive=b, pooling=tokens, examples=16)",
     "microbatch=4 precision=bf16 task=embed('-', positive=b, pooling=sparse, examples=16)",
     "task=embed('-', positive=b, negative=c, pooling=sparse, examples=16)",
+    "microbatch=4 task=embed('-', positive=b, dense=[96, 32], pooling=last, examples=16) "
+    "causal=true norm=pre(function=rms, after_attention=true, after_ffn=true) positions=rotary",
     # What the frozen layers need forward, and a device without bf16 beside each product.
     "batch=64 precision=bf16 freeze=3 objective=mlm(1%)", "dropout=0 adapt=lora(4)",
     "microbatch=4 precision=bf16 adapt=lora(8, on=attention+ffn) optimizer=lamb",

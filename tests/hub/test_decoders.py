@@ -1,6 +1,7 @@
 """Decoders: what they are read as, rows by their last token, ids, and vectors of their folders."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from bertc.run.models.importing import import_model
 from bertc.run.models.loading import load
 from bertc.run.models.runs import export_run, import_run
 from bertc.run.train.loop import train
+from bertc.run.train.start import _require_mask
 from bertc.text.vocab.vocabulary import vocabulary_of
 from tests.hub.hf_models import DECODER, GEMMA, case, respell
 from tests.hub.test_round_trip import close, encoded, inputs, mlm_logits
@@ -212,6 +214,9 @@ def test_an_encoder_is_made_of_a_decoder_in_two_stages_and_leaves_with_its_maps(
             task = embed("{tmp_path}/pairs.jsonl", positive=to, dense=[20, 12], normalise=true)
         }}
     """)
+    known = vocabulary_of(tmp_path / "qwen", 400)
+    with pytest.raises(DataError, match="no token for masks"):
+        _require_mask(resolved, replace(known, mask=known.pad))
     train(resolved, tmp_path / "run", quiet=True)
     lines = " ".join(source_of(resolved).lines())
     assert "causal is true there, but false here" in lines
@@ -224,29 +229,21 @@ def test_an_encoder_is_made_of_a_decoder_in_two_stages_and_leaves_with_its_maps(
     assert_same_vectors(left, again)
 
 
-SIZES: dict[str, dict[str, Any]] = {
-    "Qwen3-0.6B": {
-        "model_type": "qwen3", "hidden_size": 1024, "num_hidden_layers": 28, "head_dim": 128,
-        "num_attention_heads": 16, "num_key_value_heads": 8, "intermediate_size": 3072,
-        "vocab_size": 151_936, "tie_word_embeddings": True,
-    },
-    "Llama-3.2-1B": {
-        "model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 16, "head_dim": 64,
-        "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 8192,
-        "vocab_size": 128_256, "tie_word_embeddings": True,
-    },
-    "Mistral-7B": {"model_type": "mistral"},
-    "EmbeddingGemma-300M": {
-        "model_type": "gemma3_text", "hidden_size": 768, "num_hidden_layers": 24, "head_dim": 256,
-        "num_attention_heads": 3, "num_key_value_heads": 1, "intermediate_size": 1152,
-        "vocab_size": 262_144, "sliding_window": 512, "use_bidirectional_attention": True,
-    },
-}  # fmt: skip
+COLUMNS = (
+    "model_type", "hidden_size", "num_hidden_layers", "head_dim", "num_attention_heads",
+    "num_key_value_heads", "intermediate_size", "vocab_size", "tie_word_embeddings",
+)  # fmt: skip
+SIZES: dict[str, tuple[Any, ...]] = {
+    "Qwen3-0.6B": ("qwen3", 1024, 28, 128, 16, 8, 3072, 151_936, True),
+    "Llama-3.2-1B": ("llama", 2048, 16, 64, 32, 8, 8192, 128_256, True),
+    "Mistral-7B": ("mistral",),
+    "EmbeddingGemma-300M": ("gemma3_text", 768, 24, 256, 3, 1, 1152, 262_144, True),
+}
 
 
 @pytest.mark.parametrize("name", SIZES)
 def test_networks_have_as_many_weights_as_those_of_transformers(name, tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(SIZES[name]))
+    (tmp_path / "config.json").write_text(json.dumps(dict(zip(COLUMNS, SIZES[name], strict=False))))
     config = transformers.AutoConfig.from_pretrained(tmp_path)
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(config)
@@ -280,5 +277,6 @@ def test_what_is_not_computed_is_refused_by_name(tmp_path):
         path = respell(tmp_path, **{"model_type": "llama", **settings})
         refused = pytest.raises(DataError, import_model, tmp_path).value
         assert [*settings][-1] in refused.message, settings
-        plain = {key: value for key, value in json.loads(path.read_text()).items()}
-        path.write_text(json.dumps({k: v for k, v in plain.items() if k not in settings}))
+        path.write_text(
+            json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k not in settings})
+        )

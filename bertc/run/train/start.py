@@ -103,7 +103,8 @@ def settle(resolved: Resolved, machine: Machine, place: RunPlace, resume: bool) 
     if ranks.is_main:
         source = None if checkpoint else source_of(resolved, corpus)
         require_same_tokens(resolved, corpus.vocabulary)
-        corpus.vocabulary.require_mask(resolved.encoder.table.dropped)
+        masks = any(term.objective.masks for term in resolved.terms())
+        corpus.vocabulary.require_mask(resolved.encoder.table.dropped, masks=masks)
         device, lengths = device_here(machine, ranks.world.per_host), corpus.row_lengths
         cost = estimate(resolved, device, devices=ranks.world.size, lengths=lengths)
         outside = Outside(lock, checkpoint, source, digests(resolved), cost)

@@ -145,8 +145,11 @@ class Vocabulary:
         """True if [CLS] is the last token of a row, as in XLNet."""
         return self.cls != self.sep and self.tokenizer.encode("a", "a").ids[-1:] == [self.cls]
 
-    def require_mask(self, dropped: int) -> None:
-        """Refuse a table that drops the embedding of another token than the mask; -1: none."""
+    def require_mask(self, dropped: int, *, masks: bool) -> None:
+        """Refuse masks without a token, and a table that drops another one than that; -1: none."""
+        if masks and self.mask == self.pad:
+            message = "the vocabulary has no token for masks, nor _, which would stand for it"
+            raise DataError(message, help="add <mask> to its tokenizer")
         if dropped not in (-1, self.mask):
             message = f"table drops the embedding of token {dropped}, and the mask is {self.mask}"
             raise DataError(message, help=f"table=whole(dropped={self.mask})")
