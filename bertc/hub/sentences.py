@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -183,10 +182,7 @@ def _files(sentences: Sentences, encoder: Body) -> dict[str, bytes]:
     settings: dict[str, Any] = {"prompts": prompts, "default_prompt_name": default}
     pooling = sentences.pooling
     if isinstance(pooling, TokenVectors):
-        places, kinds = (
-            ["", late.DENSE],
-            [f"{_PACKAGE}.models.Transformer", "pylate.models.Dense.Dense"],
-        )
+        places, kinds = ["", late.DENSE], [f"{_PACKAGE}.models.Transformer", late.CLASS]
         module, more = late.pylate_settings(pooling, longest, encoder)
         settings |= more
     elif sentences.is_sparse:
@@ -200,15 +196,13 @@ def _files(sentences: Sentences, encoder: Body) -> dict[str, bytes]:
         modes = {f"{_OLD_MODE}{name}": kind == pooling for kind, name in MODES.items()}
         module = {"word_embedding_dimension": encoder.hidden, **modes}
         settings["similarity_fn_name"] = sentences.similarity
+    maps = late.settings_of_maps((encoder.hidden, *sentences.dense))
     numbered = enumerate(zip(places, kinds, strict=True))
     modules = [{"idx": n, "name": str(n), "path": p, "type": k} for n, (p, k) in numbered]
     return {
         MODULES: _json(modules),
         f"{places[1]}/config.json": _json(module),
-        **{
-            f"{n}_Dense/config.json": _json(late.dense_settings(*widths))
-            for n, widths in enumerate(pairwise((encoder.hidden, *sentences.dense)), 2)
-        },
+        **{name: _json(of_map) for name, of_map in maps.items()},
         ENCODER: _json({"max_seq_length": longest, "do_lower_case": False}),
         SETTINGS: _json(settings),
     }
@@ -297,8 +291,7 @@ def _modules(folder: Path, content: bytes) -> tuple[tuple[str, ...], list[str], 
         kind, path = str(module.get("type")), str(module.get("path"))
         kinds = (*kinds, kind.rpartition(".")[2])
         begins = any(chain[: len(kinds)] == kinds for chain in _CHAINS)
-        at = f"{number}_Dense"
-        safe = path == at if kinds[-1] == "Dense" else re.fullmatch(r"[\w-]+", path)
+        safe = path == f"{number}_Dense" if kinds[-1] == "Dense" else re.fullmatch(r"[\w-]+", path)
         safe = safe if number else not path
         known = kind.partition(".")[0] in _PACKAGES
         if not begins or not known or not safe:

@@ -25,7 +25,6 @@ from bertc.run.models.importing import import_model
 from bertc.run.models.loading import load
 from bertc.run.models.runs import export_run, import_run
 from bertc.run.train.loop import train
-from bertc.run.train.start import _require_mask
 from bertc.text.vocab.vocabulary import vocabulary_of
 from tests.hub.hf_models import DECODER, GEMMA, case, respell
 from tests.hub.test_round_trip import close, encoded, inputs, mlm_logits
@@ -216,7 +215,7 @@ def test_an_encoder_is_made_of_a_decoder_in_two_stages_and_leaves_with_its_maps(
     """)
     known = vocabulary_of(tmp_path / "qwen", 400)
     with pytest.raises(DataError, match="no token for masks"):
-        _require_mask(resolved, replace(known, mask=known.pad))
+        replace(known, mask=known.pad).require_mask(-1, masks=True)
     train(resolved, tmp_path / "run", quiet=True)
     lines = " ".join(source_of(resolved).lines())
     assert "causal is true there, but false here" in lines

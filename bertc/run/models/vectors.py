@@ -151,9 +151,8 @@ def embed(
         raise UsageError(message, help="leave out --normalise and --width")
     normalise = bool(by_token) or (sentences.normalise if normalise is None else normalise)
     task = task.model_copy(update={"normalise": normalise})
-    most = by_token.width if by_token else (node.hidden, *task.dense)[-1]
-    most = node.vocab_size if task.is_sparse else most
-    if width > most:
+    most = node.vocab_size if task.is_sparse else (node.hidden, *task.dense)[-1]
+    if width > (most := by_token.width if by_token else most):
         raise UsageError(f"vectors of {folder} have {most} numbers, not {width}")
     width, room = width or most, node.room or LONGEST_TEXT
     started, progress = time.perf_counter(), progress or Silent()
@@ -166,9 +165,8 @@ def embed(
     progress.end()
     empty = sum(not text.strip() for text in texts)
     how = f"pooling {task.pooling}" + ", of length 1" * normalise
-    how = f"{sentences}" if task.answer.of_states else how
+    how = (f"{sentences}" if task.answer.of_states else how) + _say_prompt(sentences)
     seconds, longest = time.perf_counter() - started, min(sentences.longest or room, room)
-    how += _say_prompt(sentences)
     notes = tuple(rows.notes_on_unknown)
     return Embedded(vectors, width, rows.num_cut, longest, seconds, empty, how, notes)
 
