@@ -22,7 +22,7 @@ GOALS = {
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
     "core": 63_160,
-    "lab": 11_850,
+    "lab": 11_860,
     "tests": 40_450,
     "words of docs": 32_600,
     "lines of README": 120,
