@@ -23,7 +23,7 @@ GOALS = {
 BUDGETS = {
     "core": 64_350,
     "lab": 11_100,
-    "tests": 40_820,
+    "tests": 41_000,
     "words of docs": 32_970,
     "lines of README": 120,
     "lines a kind": 390,

@@ -7,6 +7,7 @@ Exits 1 if any differs by more than 1e-5, cannot be compiled without a warning, 
 """
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -46,7 +47,8 @@ def specs() -> Iterator[tuple[str, str]]:
     """Specs by name: every kind, every objective, and ideas of four layers."""
     kinds = [(f"{u} {kind}", spec) for u in UNIONS for kind, spec in NETWORKS[u].items()]
     for name, spec in [*kinds, *((f"objective {name}", spec) for name, spec in OBJECTIVES.items())]:
-        base = (f"{key}={value}" for key, value in TOY.items() if f"{key}=" not in spec)
+        plain = re.sub("'.*?'", "", f" {spec}")  # a teacher's settings are no other's
+        base = (f"{key}={value}" for key, value in TOY.items() if f" {key}=" not in plain)
         yield name, f"{' '.join(base)} {spec}"
     for axis in IDEAS:
         yield from ((idea, written(idea)) for idea in AXES[axis])

@@ -129,9 +129,8 @@ def _cat(w: Writer, to: Layout, parts: list[Any], place: Any = 0, *, new: bool =
     out, begin = w.buffer(to[0], to[2], all(v.early for v in values), to[1]), ZERO
     at = int(place) % len(to[0])
     for value in values:
-        shape, steps = (*to[0][:at], value.shape[at], *to[0][at + 1 :]), out.steps
-        if new:
-            shape, steps = value.shape, (*steps[:at], *steps[at + 1 :])
+        steps = (*out.steps[:at], *out.steps[at + new :])
+        shape = value.shape if new else (*to[0][:at], value.shape[at], *to[0][at + 1 :])
         w.store(value, into=Value(shape, steps, to[2], out.entry, begin * out.steps[at], out.buffer,
                                   early=out.early))  # fmt: skip
         begin += 1 if new else value.shape[at]
@@ -221,6 +220,12 @@ def _ordered(w: Writer, to: Layout, *args: Any, order: tuple[int, ...]) -> Value
     return combined("where", *to, [w.value(args[place]) for place in order])
 
 
+def _tril(w: Writer, to: Layout, x: Any, diagonal: Any = 0) -> Value:
+    below = lambda i: f"({c_text(i[-1])} <= {c_text(i[-2] + diagonal)})"  # noqa: E731
+    seen = computed(to[0], to[1], torch.bool, below, [], 1)
+    return combined("where", *to, [seen, w.value(x), w.value(ZERO)])
+
+
 def _gelu(w: Writer, to: Layout, x: Any, *, approximate: str = "none") -> Value:
     return combined("gelu_tanh" if approximate == "tanh" else "gelu", *to, [x])
 
@@ -233,7 +238,7 @@ KERNELS: dict[str, Callable[..., Value]] = {
     "stack": partial(_cat, new=True), "index": _index, "arange": _arange, "gelu": _gelu,
     "embedding": lambda w, to, table, ids, *_: _looked_up(w, to, table, 0, ids),
     "index_select": _looked_up, "gather": partial(_looked_up, new=0), "clamp": _clamp,
-    "repeat_interleave": _repeated, "_to_copy": _converted,
+    "repeat_interleave": _repeated, "tril": _tril, "_to_copy": _converted,
     "masked_fill": partial(_ordered, order=(1, 2, 0)),
     **{name: partial(_softmax, name=name) for name in ("softmax", "log_softmax")},
     **{name: partial(_reduced, name=name) for name in ("any", "sum", "mean")},

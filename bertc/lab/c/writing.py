@@ -229,8 +229,13 @@ class Writer:
 def plain(value: Any) -> Any:
     """Sizes as expressions of ``n``, whole numbers alike, and the rest as it is."""
     if isinstance(value, SymInt):
-        expression = value.node.expr
-        return sympy.sympify(expression).xreplace(dict.fromkeys(expression.free_symbols, N))
+        length = value.node.expr.xreplace(dict.fromkeys(value.node.expr.free_symbols, N))
+        for division in length.atoms(sympy.Function):  # of torch, rounded down
+            exact = sympy.cancel(division.args[0] / division.args[1])
+            if sympy.denom(exact) != 1:
+                raise DataError(f"C has no word for a size of {c_text(length)}")
+            length = length.xreplace({division: exact})
+        return length
     return sympy.Integer(value) if type(value) is int else value
 
 
