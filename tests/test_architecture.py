@@ -167,7 +167,7 @@ def test_light_rooms_never_name_torch(room: str) -> None:
         assert not heavy, f"{path} imports {heavy}"
 
 
-EXTRAS = "plotly optuna pygls tensorboard wandb mlflow trackio"
+EXTRAS = "plotly optuna pygls tensorboard wandb mlflow"
 """Packages that pages, searches, the editor and trackers load, each where it is used."""
 NEVER_LOADED = {
     "check, estimate": (

@@ -229,20 +229,20 @@ def logged(program, *trackers):
 
 def test_a_tracker_that_raises_is_dropped_with_one_warning(tiny, tmp_path, monkeypatch):
     runs, notes = [], []
-    trackers = {"wandb": Kept(), "trackio": Kept(fails=True)}
+    trackers = {"wandb": Kept(), "mlflow": Kept(fails=True)}
     monkeypatch.setattr(sink, "sink_of", lambda name, run: (runs.append(run), trackers[name])[1])
     for step in (0, 4):
-        with feeding(tmp_path, logged(tiny(), "trackio", "wandb"), step, notes.append) as send:
+        with feeding(tmp_path, logged(tiny(), "mlflow", "wandb"), step, notes.append) as send:
             for line in LINES:
                 send(line)
     assert trackers["wandb"].points[:4] == [
         (2, "train", 128.0), (4, "train", 128.0), (4, "eval", None), (6, "train", 128.0)
     ]  # fmt: skip
-    assert (trackers["wandb"].closed, trackers["trackio"].closed) == (2, 0)
+    assert (trackers["wandb"].closed, trackers["mlflow"].closed) == (2, 0)
     assert len(trackers["wandb"].points) == 8
-    assert len(trackers["trackio"].points) == 2
+    assert len(trackers["mlflow"].points) == 2
     reason = "its disk\\x1b[31m is full"
-    warning = f"warning: trackio failed and gets no more figures of this run: {reason}"
+    warning = f"warning: mlflow failed and gets no more figures of this run: {reason}"
     assert notes == [warning, warning]
     # A run that goes on is the same run to its tracker.
     first, second, *_ = [run for run in runs if run.id == runs[1].id]

@@ -47,10 +47,10 @@ RunPrecision = Literal["auto", "fp32", "bf16"]
 """The type that products are computed in; auto: the fast one of a device."""
 HfLayout = Literal["auto", "electra", "xlm-roberta", "camembert"]
 """The Hugging Face layout of a network that fits several; auto: BERT's, or RoBERTa's."""
-Tracker = Literal["tensorboard", "wandb", "mlflow", "trackio"]
+Tracker = Literal["tensorboard", "wandb", "mlflow"]
 """Programs that keep and draw the figures of runs."""
 Log = (
-    Literal["none", "tensorboard", "wandb", "mlflow", "trackio"]
+    Literal["none", "tensorboard", "wandb", "mlflow"]
     | Annotated[tuple[Tracker, ...], Field(min_length=1)]
 )
 

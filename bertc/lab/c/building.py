@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import cast
 
 import numpy as np
 import sympy
@@ -38,13 +39,10 @@ def trace(graph: Graph) -> ExportedProgram:
     """The operations of a graph for one row of any length."""
     room = graph.model.encoder.node.room
     inputs = random_inputs(graph, 1, min(TRACED, room or TRACED))
-    axes = {1: Dim("length", max=room)}
+    shapes = dict.fromkeys(inputs, {1: Dim("length", max=room)})
     with torch.no_grad(), quiet():
-        traced = torch.export.export(
-            graph, (), kwargs=inputs, dynamic_shapes=dict.fromkeys(inputs, axes)
-        )
-        program: ExportedProgram = traced.run_decompositions({})
-        return program
+        traced = torch.export.export(graph, (), kwargs=inputs, dynamic_shapes=shapes)
+        return cast(ExportedProgram, traced.run_decompositions({}))
 
 
 def write(graph: Graph) -> tuple[Function, Writer]:
@@ -66,8 +64,7 @@ def write(graph: Graph) -> tuple[Function, Writer]:
         read = lambda address, name=name: f"(long){name}[{c_text(address)}]"  # noqa: E731
         row = (sympy.Integer(1), N), (N, sympy.Integer(1))
         alike = {"attention_mask": 1, "language_ids": len(body.languages)}.get(name)
-        value = Value(*row, torch.int64, read, early=False, constant=alike)
-        writer.values[name] = value
+        writer.values[name] = Value(*row, torch.int64, read, early=False, constant=alike)
     for node in nodes:
         writer.read(node)
     (output,) = next(node for node in traced.graph.nodes if node.op == "output").args

@@ -194,10 +194,8 @@ def combined(
     def read(indices: Shape) -> str:
         kinds = [floats and number >= truths for number in range(len(operands))]
         texts = [o.at(indices, floats=kind) for o, kind in zip(operands, kinds, strict=True)]
-        text = template.format(*texts)
-        return (
-            text if template[-1] == ")" and template[0] != "1" or name == "clone" else f"({text})"
-        )
+        bare = name == "clone" or (template[-1] == ")" and template[0] != "1")
+        return (template if bare else f"({template})").format(*texts)
 
     calls = "(" in template and name not in ("relu", *WHOLE)
     cost = sum(one.cost for one in operands) + (DEAR if calls else 1)

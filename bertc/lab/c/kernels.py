@@ -154,14 +154,9 @@ def _reduced(
     text, kind = x.at(indices, floats=out.floats), "float" if out.floats else "int32_t"
     step = f"total = total || {text};" if name == "any" else f"total += {text};"
     total = f"total / (float){bracketed(count)}" if name == "mean" else "total"
-    lines = [
-        f"{kind} total = 0;",
-        *nested(inner, step),
-        f"{out.entry(out.address(left))} = {total};",
-    ]
-    return w.say(
-        out, *nested([*outer[:-1], f"{outer[-1] if outer else ''} {{".strip()], *lines), "}"
-    )
+    last = f"{out.entry(out.address(left))} = {total};"
+    loops = [*outer[:-1], f"{outer[-1] if outer else ''} {{".strip()]
+    return w.say(out, *nested(loops, f"{kind} total = 0;", *nested(inner, step), last), "}")
 
 
 def _looked_up(w: Writer, to: Layout, of: Any, place: Any, rows: Any, *, new: Any = None) -> Value:
@@ -204,9 +199,8 @@ def _converted(w: Writer, to: Layout, x: Any) -> Value:
         return uniform(to[0], to[2], torch.tensor(x.constant).to(to[2]).item())
     if to[2] == torch.bool:
         return combined("ne", *to, [x, w.value(ZERO)])
-    cast = {(False, True): "(float)", (True, False): "(long)"}.get(
-        (x.floats, to[2].is_floating_point), ""
-    )
+    casts = {(False, True): "(float)", (True, False): "(long)"}
+    cast = casts.get((x.floats, to[2].is_floating_point), "")
     return computed(*to, lambda i: f"{cast}{x.at(i)}", [x], x.cost)
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import pairwise, repeat, takewhile
 from textwrap import wrap
 
@@ -11,6 +12,8 @@ from bertc.lab.c.writing import Statement, Tag
 
 TAG = re.compile(r"\$[bwr]\d+\$")
 NUMBER = re.compile(r"\.\d+\b")
+TAKEN = ("scratch", "weights", "memory", "wanted", "n", "w")
+"""Names that the function has already."""
 
 
 @dataclass
@@ -62,10 +65,8 @@ def _fits(loop: Loop, statements: Sequence[Statement], tags: dict[str, Tag]) -> 
         for line in zip(*rounds, strict=True)
     ]
     for first, *rest in loop.columns:
-        if (
-            first[1] == "r"
-            and len({_number(b) - _number(a) for a, b in pairwise((first, *rest))}) > 1
-        ):
+        steps = (_number(b) - _number(a) for a, b in pairwise((first, *rest)))
+        if first[1] == "r" and len({*steps}) > 1:
             return False
         if first[1] != "b" or {first} == {*rest}:
             continue
@@ -106,15 +107,7 @@ class Function:
         for tag, about in tags.items():
             name = clean = carried.get(tag) or re.sub(r"\W+", "_", about.name)
             number = 1
-            while name in {
-                *self.names.values(),
-                "scratch",
-                "weights",
-                "memory",
-                "wanted",
-                "n",
-                "w",
-            }:
+            while name in {*TAKEN, *self.names.values()}:
                 name = f"{clean}_{(number := number + 1)}"
             self.names[tag] = name
         # What the last time wrote is where the next one would read it.
@@ -151,9 +144,8 @@ class Function:
 
     def memory(self) -> list[str]:
         """The function that says how many numbers a row takes in memory."""
-        scratch = "0"
-        for one in filter(None, dict.fromkeys(s.scratch for s in self.statements)):
-            scratch = f"larger_whole({scratch}, {one})" if scratch != "0" else one
+        needs = [*filter(None, dict.fromkeys(s.scratch for s in self.statements))] or ["0"]
+        scratch = reduce(lambda most, need: f"larger_whole({most}, {need})", needs)
         sizes = (f"    count += padded({c_text(self.tags[slot[0]].size)});" for slot in self.slots)
         return [
             "static long scratch_of(long n) {", f"    return padded({scratch});", "}", "",

@@ -1,1 +1,1 @@
-"""Trackers: figures of runs sent to TensorBoard, W&B, MLflow and trackio by their own libraries."""
+"""Trackers: figures of runs sent to TensorBoard, W&B and MLflow by their own libraries."""

@@ -66,10 +66,6 @@ def sink_of(tracker: str, run: TrackedRun) -> Sink:
             from bertc.lab.trackers.mlflow import MlflowSink
 
             return MlflowSink(run)
-        case "trackio":
-            from bertc.lab.trackers.trackio import TrackioSink
-
-            return TrackioSink(run)
         case _:
             raise AssertionError(f"no tracker of the language: {tracker}")
 
