@@ -31,7 +31,7 @@ GROUPS = {
     "Costs": "step_flops most_steps device_named units",
     "Steps and text": "survey Stepper",
     "Runs": "RunFolder weights_digest shown_figures loss_title settings_texts changed "
-    "divide_by_temperatures",
+    "divide_by_temperatures fit_of_head",
     "Networks": "graph_of evaluate_run evaluate_heads require_permission",
     "Tables": "Table escaped several",
 }

@@ -71,6 +71,8 @@ resolved, lines = folder.read_resolved(), folder.read_metrics()
 print(lab_api.settings_texts(resolved), lab_api.changed(resolved, second.read_resolved()))
 print(lab_api.weights_digest(folder.path) == lab_api.weights_digest(second.path))
 weights, notes = lab_api.divide_by_temperatures(folder.path, resolved, trained.state_dict())
+for task in resolved.stages[-1].tasks:
+    print(task.title, lab_api.fit_of_head(folder.path, trained, task.title).temperature)
 for line in lines:
     print(line["kind"], line["step"], lab_api.shown_figures(line["losses"]), line["losses"])
 for seen in folder.evaluations(resolved, lines):

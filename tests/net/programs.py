@@ -182,6 +182,9 @@ PROGRAMS: dict[str, dict[str, str]] = {
     "embed late": _asked('embed("choose.train.tsv", "choose.dev.tsv", text=question, positive=a, '
                          'negative=b, both=true, pooling=tokens, temperature=8)', seq="40",
                          microbatch="2", **EMBEDDING),
+    "embed sparse": _asked('embed("choose.train.tsv", "choose.dev.tsv", text=question, positive=a, '
+                           'pooling=sparse, negative=b, both=true)', microbatch="2",
+                           **EMBEDDING),
     "rerank": _asked('rerank("choose.train.tsv", "choose.dev.tsv", text=question, positive=a, '
                      'negative=b)'),
     "features": _asked("", steps="", blocks=

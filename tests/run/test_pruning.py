@@ -256,13 +256,6 @@ def test_the_command_shows_what_is_inside_a_run(tiny, barn, tmp_path, go, call):
     assert table[0].endswith("its change without each head")
     assert [line.split()[0] for line in table[1:]] == ["head", *names]
 
-    page = tmp_path / "a.html"
-    inspect("attention", "--text", "hens lay", "--pair", "cows", "-o", str(page))
-    assert "heatmap" in page.read_text()
-    _, _, err = call("inspect", "heads", str(run), "--text", "hens")
-    assert err.startswith("error: --text has no effect on heads")
-    assert call("inspect", "attention", str(run))[2].startswith("error: attention is of a text")
-
 
 def test_a_model_without_heads_is_one_that_lost_them(tiny):
     model, ids = build(tiny(heads=4)).eval(), torch.randint(5, 100, (2, 12))

@@ -27,9 +27,9 @@ def write_fit(run: Path, model: Model, title: str, fit: HeadFit) -> None:
     durable.replace(run / CALIBRATION, json.dumps(known, indent=1).encode())
 
 
-def fit_of_head(run: Path, model: Model, title: str) -> HeadFit:
+def fit_of_head(run: StrPath, model: Model, title: str) -> HeadFit:
     """The fit of a task's head; none after more training, or without one."""
-    return _fit(_read(run).get(title), _weights(model, title))
+    return _fit(_read(Path(run)).get(title), _weights(model, title))
 
 
 def divide_by_temperatures(
