@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from inspect import signature
 from typing import Any, cast
 
 import torch
@@ -21,8 +22,12 @@ def construct(part: Own, sizes: Mapping[Any, int], seed: int = 0) -> nn.Module:
     """The user's module with random numbers of ``seed``, which leaves those of the process."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
+        of_class = load_class(part.source, part.code)
         arguments = {**part.chosen(sizes), **dict(part.arguments)}
-        module: nn.Module = load_class(part.source, part.code)(**arguments)
+        for name, known in signature(of_class).parameters.items():
+            if known.annotation in (float, "float") and type(arguments.get(name)) is int:
+                arguments[name] = float(arguments[name])  # 2.0 is written as 2
+        module: nn.Module = of_class(**arguments)
     vars(module)["written"] = part, arguments  # for files that have its source
     return module
 

@@ -136,8 +136,10 @@ def _body(folder: RunFolder, resolved: Resolved, exported: Exported, step: int) 
         yield "Imported: what it was trained on is not known here."
     yield from ("", "## Use", "")
     if is_file(exported.folder / MODULES):
-        yield "    from sentence_transformers import SentenceTransformer"
-        yield '    SentenceTransformer("FOLDER").encode(["a text"])'
+        sparse = any(getattr(task, "is_sparse", False) for task in last.tasks)
+        kind = "SparseEncoder" if sparse else "SentenceTransformer"
+        yield f"    from sentence_transformers import {kind}"
+        yield f'    {kind}("FOLDER").encode(["a text"])'
     elif exported.layout != ADAPTER:
         called = '"FOLDER"' + ", trust_remote_code=True" * (exported.layout == CODE)
         name = exported.architecture

@@ -159,6 +159,8 @@ def test_a_run_is_searched_written_mined_and_resumed(tmp_path, call, monkeypatch
     pytest.raises(UsageError, model.embed, TEXTS, width=4).match("are sparse")
     near = json.loads(embed("--near", "a", "--top", 1).splitlines()[0])
     assert near["score"] == pytest.approx((texts @ one[0]).max(), rel=1e-5)
+    code, answers, _ = call("predict", str(run), str(tmp_path / "a.tsv"))
+    assert (code, answers.count('"similarity"')) == (0, 6)
     mined = f"{task}, negatives=mined('{run}', number=1))"
     assert bertc.train(f"{spec} task={mined}", tmp_path / "mined").evaluation
 

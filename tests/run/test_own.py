@@ -261,6 +261,7 @@ def test_a_part_that_cannot_be_is_refused_with_its_reason(text, tmp_path):
     (tmp_path / "below").mkdir()
     (tmp_path / "below/broken.py").write_text("class Experts(\n")
     (tmp_path / "below/linked.py").symlink_to(tmp_path / "own_parts.py")
+    (tmp_path / "below/own_helped.py").write_text("from own_parts import Glu as Helped\n")
     shutil.copy("own_parts.py", "below")
     os.chdir("below")
     with pytest.raises(SpecError, match="E390") as caught:

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import operator
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -116,6 +117,10 @@ def _source(part: OwnClass, origin: Origin) -> str:
     if not path.is_relative_to(folder):
         raise UsageError(f"{file} is not below {folder}", help="put it next to the spec")
     text = read_text(path, _MOST_BYTES)
+    for name in re.findall(r"^\s*(?:from|import)\s+(\w+)", text, re.MULTILINE):
+        if is_file(path.with_name(f"{name}.py")):
+            message = f"{file} imports {name}, which is next to it, and a run keeps one file"
+            raise UsageError(message, help=f"write what it needs in {file}, or install {name}")
     if path.stat().st_uid not in (0, os.geteuid()):
         raise UsageError(f"{file} belongs to another user", help="read it, and make a copy")
     return text

@@ -242,6 +242,9 @@ static void print_masks(const bertc *model, const bertc_answer *answer, long n) 
     for (long place = 0; place < n; place++) {
         float *row = model->results.values[ANSWER] + place * answer->width;
         if (model->ids[place] != MASK) continue;
+        /* Rows of the table that no token has are no answers. */
+        for (long i = 0; i < answer->width; i++)
+            if (!tokenizer_token((int32_t)i)) row[i] = -1e30f;
         softmax(row, answer->width, 1, answer->width, row);
         printf(masks++ ? ", [" : "[");
         for (int rank = 0; rank < TOP && rank < answer->width; rank++) {

@@ -4,6 +4,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
 typedef struct bertc bertc;
 
 /* A vector of a text, or scores: rows times width numbers, valid until the next call. */
@@ -20,4 +23,7 @@ int bertc_run(bertc *model, const char *text, size_t bytes, const char *pair, si
               bertc_answer *answer);
 void bertc_close(bertc *model);
 const char *bertc_error(int code);
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -65,7 +65,8 @@ def _read(run: Path) -> dict[str, Any]:
 
 
 def _weights(model: Model, title: str) -> Iterable[Tensor]:
-    return model.heads[title].state_dict().values()
+    heads = dict(model.heads.named_children())  # vectors may have none
+    return heads[title].state_dict().values() if title in heads else ()
 
 
 def _fit(known: Any, head: Iterable[Tensor]) -> HeadFit:
