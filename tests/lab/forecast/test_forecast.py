@@ -56,6 +56,9 @@ def test_repeated_tokens_are_worth_less_and_tokens_for_a_loss_reach_it():
     assert law.tokens_for(2e6, 1e6, 1.4) == inf
 
 
+WIDE = "extends quickstart hidden=256 ffn=704 initializer=normal(0.06) steps=1150"
+
+
 def planned(spec, seconds=None):
     (program,) = programs(spec)
     refuse_others(program, points(program)[0])
@@ -63,7 +66,7 @@ def planned(spec, seconds=None):
 
 
 def test_rungs_are_narrower_and_shorter_and_learn_at_rates_that_transfer():
-    rungs = planned("extends quickstart hidden=256 optimizer=adamw(1e-3, warmup=115)", 200)
+    rungs = planned(f"{WIDE} optimizer=adamw(1e-3, warmup=115)", 200)
     assert {rung.resolved.encoder.hidden for rung in rungs} == {64, 128, 192}
     narrow = next(rung.resolved for rung in rungs if rung.resolved.encoder.hidden == 64)
     (stage,) = narrow.stages
@@ -84,7 +87,8 @@ def test_stages_stay_in_proportion():
 
 
 @pytest.mark.parametrize(("spec", "seconds", "message"), [
-    ("extends quickstart", 1.0, "fewer than 100 steps"),
+    (WIDE, 1.0, "fewer than 100 steps"),
+    ("extends quickstart", None, "heads=4"),
     (SPEC.replace("heads=4", "heads=1"), None, "more heads"),
     (f"{SPEC} init='run'", None, "random weights at first"),
     (SPEC.replace("60", "1h").replace("=6)", "=6%)"), None, "steps=100k"),
