@@ -80,7 +80,7 @@ def test_every_reader_gives_equal_ids(kind: str) -> None:
     tokens = tokens_of(vocabulary)
     assert len({*tokens}) == vocabulary.size == (node.size or len(SMILES) + 4)
     assert vocabulary.word_start.all()
-    texts = [*strings(tokens, 3000)]
+    texts = [*strings(tokens, 10_000)]
     wanted, pair = vocabulary.tokenizer.encode_batch(texts), vocabulary.tokenizer.encode("A", "C")
     for model in ("bert", "esm", "esmc", "modernbert"):
         vocabulary.save(written(model))
