@@ -144,9 +144,10 @@ def export_(
         refuse_others(context, "an adapter alone", ("to", "adapter"))
         say(export_adapter_with_card(run, to or Path()).summary())
     else:
-        alone = ["revision"] * (onnx is None and static is None and not proof)
-        allowed = ("to", "onnx", "static", "int8", "pooling", "code", "proof", *alone)
-        refuse_others(context, "a proof" if proof else "an export", allowed)
+        proves = proof and bool(to or onnx)
+        some = ["proof"] * proves + ["revision"] * (onnx is None and static is None and not proof)
+        allowed = ("to", "onnx", "static", "int8", "pooling", "code", *some)
+        refuse_others(context, "a proof" if proves else "an export", allowed)
         for name, step in revisions(run, revision).items() if to else ():
             place = to / name if to and revision == "all" and step else to
             if place:

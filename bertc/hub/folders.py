@@ -27,7 +27,7 @@ SETTINGS = "config_sentence_transformers.json"
 SENTENCE_FILES = frozenset({MODULES, ENCODER, SETTINGS, "1_Pooling", "2_Normalize", DENSE})
 """Files of sentence-transformers."""
 ELSEWHERE = "name another folder"
-SIGNS = ("config.json", "resolved.json", "onnx.json", "adapter_config.json")
+SIGNS = ("config.json", "resolved.json", "onnx.json", "adapter_config.json", MODULES)
 """Files of which every exported or imported folder has at least one."""
 EXPORTED = SENTENCE_FILES | {
     "README.md", "config.json", "model.safetensors", "bertc_heads.safetensors",
@@ -107,6 +107,7 @@ def replacing(folder: Path) -> Iterator[Path]:
         try:
             durable.remove(fresh)
             fresh.mkdir()
+            _refuse_other(folder)
             yield fresh
             _refuse_to_lose(folder, fresh)
             durable.sync_all(fresh)
@@ -120,16 +121,20 @@ def replacing(folder: Path) -> Iterator[Path]:
             shutil.rmtree(fresh, ignore_errors=True)
 
 
-def _refuse_to_lose(folder: Path, fresh: Path) -> None:
+def _refuse_other(folder: Path) -> None:
     if not is_taken(folder):
         return
     if not is_folder(folder):
         raise UsageError(f"{folder} is a file", help="name a new folder")
-    new = {path.name for path in fresh.iterdir()} | EXPORTED
-    strangers = sorted(path.name for path in folder.iterdir() if path.name not in new)
-    if strangers:
-        message = f"{folder} exists and holds {', '.join(strangers[:3])}"
-        raise UsageError(message, help="move that away, or name a new folder")
     # A tokenizer's folder has only names that an export has, and yet it is none.
     if any(folder.iterdir()) and not any(is_taken(folder / name) for name in SIGNS):
         raise UsageError(f"{folder} exists and holds no exported model", help="name a new folder")
+
+
+def _refuse_to_lose(folder: Path, fresh: Path) -> None:
+    new = {path.name for path in fresh.iterdir()} | EXPORTED
+    there = folder.iterdir() if is_taken(folder) else ()
+    strangers = sorted(path.name for path in there if path.name not in new)
+    if strangers:
+        message = f"{folder} exists and holds {', '.join(strangers[:3])}"
+        raise UsageError(message, help="move that away, or name a new folder")

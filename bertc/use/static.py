@@ -62,27 +62,27 @@ def export_static(run: Path, to: Path) -> StaticFolder:
     Raises:
         DataError: if the network makes vectors of tokens, or other ones than bertc computes.
     """
-    model = load(run)
-    vocabulary = vocabulary_of(run, model.resolved.encoder.vocab_size)
-    ways = vectors_of(run, model.resolved) or Sentences()
-    ways.refuse_obstacle(run)
-    if not isinstance(ways.pooling, str):
-        message = f"{run} makes {ways}, and a table has one vector a text"
-        raise DataError(message, help="a run of embed with pooling=mean, cls, max or last")
-    place_on_device(model, "auto", "fp32")
-    numbers = _read_alone(vocabulary)
-    display = choose(quiet=False)
-    states_ne = _states(model, vocabulary, numbers, ways, display)
-    display.close()
-    vectors_ne = on_main_axes(states_ne)[:, :WIDTH] * weights(len(numbers))[:, None]
-    table_ve = torch.zeros(vocabulary.size, vectors_ne.shape[1])
-    table_ve[numbers] = vectors_ne.float()
-    modules = {"": "StaticEmbedding", "1_Normalize": "Normalize"}
-    written = [
-        {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for n, (path, kind) in enumerate(modules.items())
-    ]
     with replacing(to) as fresh:
+        model = load(run)
+        vocabulary = vocabulary_of(run, model.resolved.encoder.vocab_size)
+        ways = vectors_of(run, model.resolved) or Sentences()
+        ways.refuse_obstacle(run)
+        if not isinstance(ways.pooling, str):
+            message = f"{run} makes {ways}, and a table has one vector a text"
+            raise DataError(message, help="a run of embed with pooling=mean, cls, max or last")
+        place_on_device(model, "auto", "fp32")
+        numbers = _read_alone(vocabulary)
+        display = choose(quiet=False)
+        states_ne = _states(model, vocabulary, numbers, ways, display)
+        display.close()
+        vectors_ne = on_main_axes(states_ne)[:, :WIDTH] * weights(len(numbers))[:, None]
+        table_ve = torch.zeros(vocabulary.size, vectors_ne.shape[1])
+        table_ve[numbers] = vectors_ne.float()
+        modules = {"": "StaticEmbedding", "1_Normalize": "Normalize"}
+        written = [
+            {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for n, (path, kind) in enumerate(modules.items())
+        ]
         (fresh / "model.safetensors").write_bytes(save({"embedding.weight": table_ve}))
         vocabulary.tokenizer.save(str(fresh / "tokenizer.json"))
         (fresh / MODULES).write_text(json.dumps(written, indent=2) + "\n")

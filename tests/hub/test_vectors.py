@@ -469,7 +469,7 @@ def test_a_table_of_tokens_is_that_of_model2vec_and_is_scored_on_dev(tmp_path):
     task = f"embed('{tmp_path}/train.tsv', '{tmp_path}/dev.tsv', positive=other, score=near)"
     run = tmp_path / "run"
     bertc.train(f"init='{came}' task={task} steps=2 batch=2 device=cpu", run)
-    written = export_static(run, tmp_path / "static")
+    written = [export_static(run, tmp_path / "static") for _ in "12"][1]  # in place of the first
     table = SentenceTransformer(str(tmp_path / "static"), device="cpu")
     model, words = bertc.load(run), [*test_sentences.WORDS[:2], *test_sentences.WORDS[5:]]
     words += [f"w{n}" for n in range(94 - len(words))]

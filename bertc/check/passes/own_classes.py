@@ -127,7 +127,7 @@ def _source(part: OwnClass, origin: Origin) -> str:
 
 
 def _module_of(name: str) -> str:
-    """The file of an installed module; empty if there is none."""
+    """The Python file of an installed module; empty if there is none."""
     try:
         module = None if name.endswith(".py") else importlib.util.find_spec(name)
     except (ModuleNotFoundError, ValueError):
@@ -135,7 +135,8 @@ def _module_of(name: str) -> str:
     except Exception as error:  # of the packages that it is in, which are imported
         message = f"{name} cannot be imported: {type(error).__name__}: {error}"
         raise UsageError(message, "mend that package, or name a Python file") from error
-    return (module.origin or "") if module else ""
+    origin = (module and module.origin) or ""
+    return origin if origin.endswith(".py") else ""
 
 
 def _sizes(program: Complete, name: str) -> Iterator[_Sizes]:
