@@ -136,8 +136,6 @@ def export_(
     if not (to or onnx or static) or int8 and onnx is None:
         message = "--int8 is of an ONNX graph" if int8 else "export needs a folder to write"
         raise UsageError(message, "--onnx FOLDER" if int8 else "--to, --onnx or --static FOLDER")
-    if pooling and to is None:
-        raise UsageError("--pooling is of a Hugging Face folder", help="--to FOLDER")
     from bertc.use.card import export_adapter_with_card, export_with_card, revisions
 
     if adapter:
@@ -145,9 +143,10 @@ def export_(
         say(export_adapter_with_card(run, to or Path()).summary())
     else:
         proves = proof and bool(to or onnx)
-        some = ["proof"] * proves + ["revision"] * (onnx is None and static is None and not proof)
-        allowed = ("to", "onnx", "static", "int8", "pooling", "code", *some)
-        refuse_others(context, "a proof" if proves else "an export", allowed)
+        some = ["pooling", "code"] * (to is not None) + ["proof"] * proves
+        some += ["revision"] * (onnx is None and static is None and not proof)
+        what = "a proof" if proves else "an export to Hugging Face" if to else "an export"
+        refuse_others(context, what, ("to", "onnx", "static", "int8", *some))
         for name, step in revisions(run, revision).items() if to else ():
             place = to / name if to and revision == "all" and step else to
             if place:
