@@ -79,7 +79,10 @@ def test_records_are_those_of_biopython(tmp_path, monkeypatch, content, piece_by
     assert rows == [(t.upper(), r.id or "four") for t, r in zip(texts, known, strict=True)]
     (tmp_path / "r.fastq").write_text(READS)
     reads = SeqIO.parse(StringIO(READS), "fastq")
-    assert read(tmp_path / "r.fastq") == [str(record.seq).upper() for record in reads]
+    expected = [str(record.seq).upper() for record in reads]
+    assert read(tmp_path / "r.fastq") == expected
+    (tmp_path / "wrapped.fq").write_text(READS.replace("GTN", "G\nTN").replace("III", "II\nI"))
+    assert read(tmp_path / "wrapped.fq") == expected
 
 
 def test_rows_of_sequences_are_named(tmp_path):
@@ -119,7 +122,7 @@ DAMAGED = [
     ("d.faa", ">x\n<b>MK\n", ":2: '<' in a sequence"),
     ("e.txt", "One hen. Two ducks.\n", ":1: text before a line that begins with >"),
     ("f.fq", "@x\nAC\n+\nII\n@y\nAC\n+\nI\n", ":5: no read of FASTQ: 2 letters, 1 qualities"),
-    ("g.fastq", "@x\nAC\n-\nII\n", ":1: no read of FASTQ: 2 letters, 2 qualities"),
+    ("g.fastq", "@x\nAC\n-\nII\n", ":1: no read of FASTQ: 5 letters, 0 qualities"),
     ("h.fastq", "@x\nAC\n", ":1: no read of FASTQ: 2 letters, 0 qualities"),
     ("i.fna.gz", "no gzip", "cannot unpack"),
     ("j.fasta", ">" + "x" * (3 << 20), ":1: a title is longer than 1 MiB"),

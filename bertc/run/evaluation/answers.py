@@ -125,18 +125,18 @@ def _choices(choice: Choice, scored: Said, count: int) -> Answers:
 
 def _tags(tags: Tags, rows: TaskRows, scored: Said) -> Answers:
     """The tag of every word; a word without a scored token gets `O`, or the first tag."""
-    unscored = "O" if "O" in tags.names else tags.names[0]
+    unscored = tags.names.index("O") if "O" in tags.names else 0
     by_row: list[tuple[str, ...]] = [() for _ in rows.owners]
     sure: list[tuple[float, ...]] = [() for _ in rows.owners]
     for batch, (scores,) in scored:
         values = probabilities(scores, False, NO_FIT)
         for nth, row in enumerate(batch.rows.tolist()):
-            words = rows.words[rows.word_begins[row] : rows.word_begins[row + 1]]
-            by_row[row] = tuple(
-                tags.names[b] if word >= 0 else unscored
-                for b, word in zip(values[nth, : len(words)].argmax(1), words, strict=True)
-            )
-            sure[row] = tuple(values[nth, : len(words)].max(1).tolist())
+            read_w = rows.words[rows.word_begins[row] : rows.word_begins[row + 1]] >= 0
+            best_w, sure_w = np.full(len(read_w), unscored), np.zeros(len(read_w))
+            of_read = values[nth, : read_w.sum()]
+            best_w[read_w], sure_w[read_w] = of_read.argmax(1), of_read.max(1)
+            by_row[row] = tuple(tags.names[best] for best in best_w)
+            sure[row] = tuple(sure_w.tolist())
     # Of an example in windows each scores some of the words, in order.
     ends = [*np.flatnonzero(np.diff(rows.owners)) + 1, len(rows.owners)]
     spans_of_rows = [slice(first, end) for first, end in pairwise([0, *map(int, ends)])]

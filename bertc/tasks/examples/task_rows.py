@@ -273,6 +273,7 @@ def notes_on_cuts(task: AnyTask, rows: TaskRows, count: int, name: str, seq: int
             "seq has longer windows, a smaller stride more of them"
         )
     elif rows.num_unread:
-        lost = f"{several(rows.num_unread, 'word')} {among} have no token in a row of {seq}"
-        notes.append(f"{lost}, and are answered unread")
+        word = "letter" if getattr(task, "letters", False) else "word"
+        lost = f"{several(rows.num_unread, word)} {among} have no token in a row of {seq}"
+        notes.append(f"{lost}, and are {'left out' if name == 'training ' else 'answered unread'}")
     return [*notes, *(f"{name}examples: {note}" for note in rows.notes_on_unknown)]

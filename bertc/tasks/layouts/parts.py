@@ -112,15 +112,15 @@ def read_tagged(task: Tag, part: DataPart) -> Iterator[example.TaggedExample]:
         yield from read_tagging(in_columns(task, part.source), part)
         return
     for key, place, (cell, tags_cell) in table.rows_of(part, (task.words,), (task.tags,)):
-        split = read.letters if task.letters else read.words
+        split, word = (read.letters, "letter") if task.letters else (read.words, "word")
         sentence = split(cell, place, task.words)
         known = part.labelled or tags_cell is not None
         tags = split(tags_cell, place, task.tags) if known else ()
         if not sentence:
-            raise DataError(f"{place}: {task.words!r} has no words")
+            raise DataError(f"{place}: {task.words!r} has no {word}s", "take the row out")
         if len(tags) != len(sentence) and (part.labelled or tags):
-            message = f"{place}: {several(len(sentence), 'word')} and {several(len(tags), 'tag')}"
-            raise DataError(message, "a tag for each word")
+            message = f"{place}: {several(len(sentence), word)} and {several(len(tags), 'tag')}"
+            raise DataError(message, f"a tag for each {word}")
         if not task.labels or names_spans(task.labels):
             tags = bio(tags)
         tags = tuple(normalize("NFC", tag) for tag in tags)

@@ -109,8 +109,8 @@ def too_little(name: str, content: str) -> DataError:
     """An error about text that cannot be in both parts."""
     return DataError(
         f"{name} holds {content}",
-        "one is needed to train on and one to evaluate on; they end with . ! or ?, "
-        "with sentences=lines wherever a line does; of FASTA each record is one",
+        "one is needed to train on and one to evaluate on; they end with . ! or ?, with "
+        "sentences=lines wherever a line does; of FASTA each record is one: cut a long one in two",
     )
 
 

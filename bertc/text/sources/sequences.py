@@ -3,7 +3,7 @@
 import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator
-from itertools import chain, groupby, zip_longest
+from itertools import chain, groupby, takewhile
 from operator import itemgetter
 from string import ascii_letters, ascii_lowercase
 from typing import Literal
@@ -87,13 +87,16 @@ def _records(file: OpenFile) -> Iterator[tuple[_Title, int, bytes]]:
 
 
 def _reads(file: OpenFile) -> Iterator[tuple[_Title, int, bytes]]:
-    """The same of FASTQ, four lines a read: ``@name``, letters, ``+``, qualities."""
+    """The same of FASTQ: ``@name``, letters, ``+``, qualities; letters may have several lines."""
     lines = streams.lines(file)
-    for four in zip_longest(lines, lines, lines, lines, fillvalue=(0, "")):
-        (line, title), (second, letters), (_, plus), (_, qualities) = four
-        if any(text.strip() for _, text in four):
-            if title[:1] != "@" or plus[:1] != "+" or len(letters) != len(qualities):
-                counts = f"{len(letters):,} letters, {len(qualities):,} qualities"
-                help = "four lines: @name, letters, +, a quality for each letter"
+    for line, title in lines:
+        if title.strip():
+            texts = [text for _, text in takewhile(lambda row: row[1][:1] not in ("+", "@"), lines)]
+            letters, qualities = sum(map(len, texts)), 0
+            while qualities < letters and (row := next(lines, None)):
+                qualities += len(row[1])
+            if title[:1] != "@" or qualities != letters:
+                counts = f"{letters:,} letters, {qualities:,} qualities"
+                help = "lines of a read: @name, letters, +, a quality for each letter"
                 raise DataError(f"{file.path}:{line}: no read of FASTQ: {counts}", help)
-            yield (line, title[1:].encode()), second, letters.encode()
+            yield (line, title[1:].encode()), line + 1, "\n".join(texts).encode()

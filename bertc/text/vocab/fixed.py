@@ -128,6 +128,8 @@ def unknown_remark(
     most = f", most often {name_few([part for part, _ in unread.most_common()])}" if unread else ""
     message = f"{share:.2%} of the tokens of {source.name} are unknown{most}"
     if share > node.unknown:
+        case = "case=false reads letters of either case"
+        other = "add them to its file" if isinstance(node, Listed) else case
         allowed = f"unknown={math.ceil(100 * share)}% reads it all the same"
-        raise UnknownTokensError(message, f"{allowed}; case=false reads letters of either case")
+        raise UnknownTokensError(message, f"{other}; {allowed}")
     return message
