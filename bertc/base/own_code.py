@@ -3,6 +3,7 @@
 import linecache
 import os
 import re
+import resource
 import sys
 import traceback
 import types
@@ -10,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 from zlib import crc32
 
-from bertc.base.diagnostics import UsageError
+from bertc.base.diagnostics import UnsafeError, UsageError
 
 VARIABLE, FLAG = "BERTC_OWN", "--own"
 SOURCES: dict[str, str] = {}
@@ -23,16 +24,18 @@ class RefusedError(UsageError):
     """A class that cannot be used."""
 
 
-def allow() -> None:
-    """Permit it in this process and those that it starts."""
+def allow(seconds: int = 0) -> None:
+    """Permit it in this process and those that it starts, for so much processor time if any."""
     os.environ[VARIABLE] = "yes"
+    if seconds:
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
 
 
 def require_permission(code: str, source: str) -> None:
     """Refuse to run a source, "" if unread, without ``--own``, ``BERTC_OWN=yes`` or its class."""
     known = SOURCES.get(code)
     if os.environ.get(VARIABLE) != "yes" and (known is None or source not in ("", known)):
-        raise UsageError(
+        raise UnsafeError(
             f"{code} is code, which runs with your rights",
             help=f"read it, then add {FLAG} to the command, or set {VARIABLE}=yes",
         )

@@ -96,6 +96,8 @@ class Own(OwnClass):
 
     def recorded(self, sizes: Mapping[str, int]) -> Recording:
         """The recording with these sizes, of which it needs those that it asks for."""
+        if not self.recordings:  # it was refused
+            return Recording(sizes=(), weights=(), works=())
         numbers, widths = tuple(self.chosen(sizes).values()), (0, sizes["hidden"])
         return next(r for r in self.recordings if r.sizes == numbers and r.width in widths)
 

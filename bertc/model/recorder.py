@@ -296,5 +296,5 @@ def reply(request: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    own_code.allow()
+    own_code.allow(int(sys.argv[1]))
     json.dump(reply(json.load(sys.stdin)), sys.stdout)

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 import bertc
 from bertc.api import points, resolve
 from bertc.api.spec import Spec
-from bertc.base.diagnostics import DataError, ResumeRefusedError, SpecError, UsageError
+from bertc.base.diagnostics import DataError, ResumeRefusedError, SpecError, UnsafeError
 from bertc.base.failures import exit_code
 from bertc.cost import estimate
 from bertc.cost.figures import ANY
@@ -287,7 +287,7 @@ def test_code_is_never_run_without_permission(tmp_path, monkeypatch, command, ca
     assert Path("marked").exists()
     monkeypatch.delenv("BERTC_OWN")
     load_class.cache_clear()
-    pytest.raises(UsageError, build, resolved).match("is code")
+    pytest.raises(UnsafeError, build, resolved).match("is code")
 
 
 def test_the_recorder_answers_from_a_process():
@@ -351,7 +351,7 @@ def test_a_class_of_a_notebook_is_a_value(monkeypatch):
     monkeypatch.setitem(linecache.cache, cell, (len(CELL), None, CELL.splitlines(True), cell))
     exec(compile(CELL, cell, "exec"), vars(notebook))
     spec = Spec(SIZES.replace("ffn=48 ", ""), ffn=bertc.own(notebook.Cell, rate=2.0))
-    with pytest.raises(UsageError, match="is code"):
+    with pytest.raises(UnsafeError, match="is code"):
         load_class(f"{CELL}# of others", "__main__.py:Cell")
     assert spec.resolve().encoder.ffn.source.startswith("import torch.nn as nn")
     rows = EncoderInputs(torch.ones(1, 4, dtype=torch.long))

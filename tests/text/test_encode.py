@@ -196,7 +196,7 @@ def test_first_pieces_of_words(bert):
     assert rows.words[3] == -1, "the last word is cut off"
     batch = gather(TAGS, rows, np.array([0]), 0)
     read_w = batch.weights.tolist(), batch.targets.tolist()
-    assert read_w == ([[1, 1, 1]], [[0, 1, 0]]), "of a word cut off nothing is computed"
+    assert read_w == ([[1, 1]], [[0, 1]]), "of words cut off nothing is computed"
 
 
 def test_words_of_byte_level_vocabularies_keep_the_spaces_between_them():

@@ -31,7 +31,7 @@ OF_STREAMS: tuple[Rule[Complete], ...] = (
          also=("residual", "residual is set here"), help="norm=pre"),
     Rule("E322", "residual", _depths,
          lambda p: f"layers are added, from {_depths(p)[0]} to {_depths(p)[-1]}, but what residual "
-         f"= {p.residual.kind} sums depends on their number",
+         f"= {p.residual.kind} sums may depend on their number",
          help="residual=plain"),
     Rule("E322", "residual",
          lambda p: p.residual.kind != "plain" and isinstance(p.init, FromLayers),

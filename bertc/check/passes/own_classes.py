@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 from pathlib import Path
+from signal import SIGXCPU
 from typing import Any, TypeVar, get_args
 
 from bertc.base import own_code
@@ -28,7 +29,7 @@ from bertc.ir.terms.masking import Masks
 from bertc.ir.vocabulary import table_rows
 from bertc.ir.written import Given, Origin
 
-_SECONDS, _MOST_BYTES = 60, 2**20
+_SECONDS, _WAITS, _MOST_BYTES = 60, 10, 2**20
 _Sizes = tuple[tuple[str, int], ...]
 _S = TypeVar("_S", bound=CompleteSettings)
 
@@ -172,17 +173,19 @@ def _recorded(part: OwnClass, name: str, sizes: tuple[_Sizes, ...]) -> dict[str,
 def run_recorder(request: dict[str, Any]) -> dict[str, Any]:
     """The answer of ``model.recorder`` in a process that may not take long."""
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-    command, sent = [sys.executable, "-P", "-m", "bertc.model.recorder"], json.dumps(request)
+    command = [sys.executable, "-P", "-m", "bertc.model.recorder", str(_SECONDS)]
     inherited = {**os.environ, "PYTHONPATH": path}
+    late = f"it was not built and called within {_SECONDS} s of processor time"
     try:
         done = subprocess.run(
-            command, input=sent.encode(), env=inherited, timeout=_SECONDS, capture_output=True
-        )
+            command, input=json.dumps(request).encode(), env=inherited, capture_output=True,
+            timeout=_WAITS * _SECONDS,
+        )  # fmt: skip
         return dict(json.loads(done.stdout))
     except subprocess.TimeoutExpired:
-        return {"refused": f"it was not built and called within {_SECONDS} s"}
+        return {"refused": late}
     except ValueError:
-        return {"refused": "it ended its process"}
+        return {"refused": late if done.returncode == -SIGXCPU else "it ended its process"}
 
 
 def _parts(stage: CompleteStage) -> list[Own]:
@@ -191,6 +194,11 @@ def _parts(stage: CompleteStage) -> list[Own]:
     values += [getattr(getattr(stage, "norm", None), "function", None)]
     values += [term.objective for term in stage.objective]
     return [value for value in values if isinstance(value, Own)]
+
+
+def _lacking(stage: CompleteStage, fact: str) -> list[str]:
+    """The codes of parts of which a fact is not true."""
+    return [part.code for part in _parts(stage) if not getattr(part, fact)]
 
 
 def _is_own(stage: CompleteStage, name: str) -> bool:
@@ -206,11 +214,10 @@ def _mixes(stage: CompleteStage) -> bool:
 
 
 OF_OWN_PARTS: tuple[Rule[CompleteStage], ...] = (
-    Rule("E390", "pack", lambda s: s.pack and not all(part.packs for part in _parts(s)),
-         "a part of your own reads other documents of a row", help="pack=false"),
-    Rule("E390", "objective",
-         lambda s: reads_on(s.objective) and not all(part.causal for part in _parts(s)),
-         "a part of your own reads later tokens", help="objective=mlm"),
+    Rule("E390", "pack", lambda s: s.pack and _lacking(s, "packs"),
+         lambda s: f"{_lacking(s, 'packs')[0]} reads other documents of a row", help="pack=false"),
+    Rule("E390", "objective", lambda s: reads_on(s.objective) and _lacking(s, "causal"),
+         lambda s: f"{_lacking(s, 'causal')[0]} reads later tokens", help="objective=mlm"),
     Rule("E390", "attention",
          lambda s: _is_own(s, "attention") and (s.memory or s.head.decoder or any(
              term.objective.order == "permuted" for term in s.objective)),

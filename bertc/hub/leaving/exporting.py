@@ -170,7 +170,7 @@ def save_tokenizer(
 
 
 def _write_own(model: _Model, fresh: Path, obstacle: Obstacle) -> Exported:
-    note = f"{obstacle}; written in bertc's own layout, for bertc.load"
+    note = f"{obstacle}; in bertc's own layout, for bertc.load and bertc export RUN --to FOLDER"
     resolved, tensors, vocabulary = model
     write_tensors(fresh / "model.safetensors", tensors)
     program = resolved.model_dump_json(indent=1)

@@ -131,10 +131,13 @@ def _tags(tags: Tags, rows: TaskRows, scored: Said) -> Answers:
     for batch, (scores,) in scored:
         values = probabilities(scores, False, NO_FIT)
         for nth, row in enumerate(batch.rows.tolist()):
-            read_w = rows.words[rows.word_begins[row] : rows.word_begins[row + 1]] >= 0
-            best_w, sure_w = np.full(len(read_w), unscored), np.zeros(len(read_w))
-            of_read = values[nth, : read_w.sum()]
-            best_w[read_w], sure_w[read_w] = of_read.argmax(1), of_read.max(1)
+            words = rows.words[rows.word_begins[row] : rows.word_begins[row + 1]]
+            best_w, sure_w = np.full(len(words), unscored), np.zeros(len(words))
+            read_r = np.flatnonzero(words >= 0)
+            best_w[read_r], sure_w[read_r] = (
+                values[nth, read_r].argmax(1),
+                values[nth, read_r].max(1),
+            )
             by_row[row] = tuple(tags.names[best] for best in best_w)
             sure[row] = tuple(sure_w.tolist())
     # Of an example in windows each scores some of the words, in order.

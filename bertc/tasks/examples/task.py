@@ -216,22 +216,23 @@ def _by_row(
     return tables
 
 
-def _ends(counts_n: NDArray[Any]) -> Ints:
-    """0, and how many there are up to the end of each."""
-    return np.concatenate([[0], np.cumsum(counts_n)])
-
-
 def _words(rows: TaskRows, chosen_n: Ints, row_n: Ints, first_n: Ints) -> tuple[NDArray[Any], ...]:
-    """First tokens of words that have one, their tags, and weights: 0 without a tag."""
+    """First tokens of words up to the last that has one, their tags, and weights.
+
+    A weight is 0 without a tag or a token.
+    """
     counts_n = np.diff(rows.word_begins)[chosen_n]
     from_w = token_ranges(rows.word_begins[chosen_n], counts_n)
-    read_w = rows.words[from_w] >= 0
-    counts_n = np.diff(_ends(read_w)[_ends(counts_n)])
-    from_w = from_w[read_w]
-    tags_w = rows.tags[from_w]
-    places_w = rows.words[from_w] + np.repeat(first_n, counts_n)
+    owner_w = np.repeat(np.arange(len(counts_n)), counts_n)
+    nth_w = token_ranges(0 * counts_n, counts_n)
+    counts_n = np.zeros_like(counts_n)
+    np.maximum.at(counts_n, owner_w, (nth_w + 1) * (rows.words[from_w] >= 0))
+    from_w = from_w[nth_w < counts_n[owner_w]]
+    places_w, tags_w = rows.words[from_w], rows.tags[from_w]
+    weights_w = (places_w >= 0) & (tags_w >= 0)
+    places_w = places_w.clip(0) + np.repeat(first_n, counts_n)
     nth_w = token_ranges(_before(counts_n, row_n), counts_n)
-    columns = (places_w, tags_w.clip(0).astype(np.float64), tags_w >= 0)
+    columns = (places_w, tags_w.clip(0).astype(np.float64), weights_w)
     return _by_row(columns, int(row_n[-1]) + 1, np.repeat(row_n, counts_n), nth_w)
 
 
