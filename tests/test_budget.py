@@ -21,10 +21,10 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 64_350,
+    "core": 64_540,
     "lab": 11_100,
-    "tests": 41_000,
-    "words of docs": 32_970,
+    "tests": 41_170,
+    "words of docs": 33_060,
     "lines of README": 120,
     "lines a kind": 394,
     "floors": 10,
