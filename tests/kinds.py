@@ -222,6 +222,7 @@ NETWORKS: dict[str, dict[str, str]] = {
         "glue": 'task=glue(rte, "RTE")', "xnli": 'task=xnli("xnli")',
         "squad": 'task=squad(".", version=2)', "race": 'task=race("race")',
         "tagging": 'task=tagging("tags")', "classify": f"{CLASSIFY})", "tag": f"{TAG})",
+        "spans": f"{TAG.replace('tag(', 'spans(')}, units=8)",
         "regress": 'task=regress("score.train.tsv", "score.dev.tsv")',
         "choose": f'task=choose({CHOICES}, choices=["a", "b", "c"])',
         "read": 'task=read("read.train.tsv", "read.dev.tsv")',

@@ -289,13 +289,19 @@ def test_the_commands_of_the_page_on_labels_run(run):
     words = long.split()
     tagged = json.dumps({"words": words, "tags": ["XY"[n % 2] for n in range(len(words))]})
     lay_out({f"{part}.csv": "text,topics\n" + "".join(rows) for part in ("train", "dev", "test")})
+    named = json.dumps(
+        {"words": ["ann", "sat", "by", "the", "Po"], "tags": ["B-man", "O", "O", "O", "B-river"]}
+    )
     lay_out({"new.jsonl": "".join(nested), "tags.jsonl": f"{tagged}\n" * 4})
+    lay_out({"spans.jsonl": f"{named}\n" * 4})
     said = run("train", TOY.replace("train.tsv", "train.csv"), "--out", "minilm")
     for arguments in commands(ROOT / "docs" / "how-to" / "labels.md"):
         smaller = [w.replace("stride=64", "stride=8").replace("seq=128", "") for w in arguments]
         said += run(*smaller, *(FEWER if arguments[0] == "train" else []))
     assert "12 of 12 training examples are read in windows" in said
     assert "the thresholds farm" in said
+    assert "with the threshold" in said
+    assert json.loads(Path("gliner/gliner_config.json").read_text())["labels"] == ["man", "river"]
     columns = Path("answers.csv").read_text().split("\n")[0]
     assert columns.startswith("doc.body,key,id,labels,probabilities.farm")
 

@@ -20,7 +20,7 @@ from bertc.hub.leaving.exporting import export_model
 from bertc.hub.leaving.target import target_of
 from bertc.hub.networks import alone
 from bertc.ir.base import Node
-from bertc.ir.learning.answer import Score, Several, Span, Tags, Vector
+from bertc.ir.learning.answer import NamedSpans, Score, Several, Span, Tags, Vector
 from bertc.ir.network import sharing
 from bertc.ir.network.body_node import OF_TRANSFORMERS
 from bertc.ir.network.positions import BucketedPositions
@@ -155,14 +155,15 @@ def random_micro_batches(step):
     (task,) = stage.tasks
     rows, answer = stage.batch * stage.rows_an_example, task.answer
     ids = np.resize(text.token_ids, (rows, stage.seq))
-    read = stage.seq if isinstance(answer, Tags) else 1
+    read = stage.seq if isinstance(answer, Tags | NamedSpans) else 1
     several = isinstance(answer, Span | Several | Score) and answer.width > 1
     by_token = isinstance(answer, Span) or (isinstance(answer, Vector) and answer.pooling != "cls")
     shape = (rows, 1, answer.width) if several else (rows, read)
     batch = TaskBatch(
         task.title, ids, np.zeros_like(ids, np.uint8), np.ones_like(ids, np.int64),
         np.arange(read)[None].repeat(rows, 0), np.ones(shape), np.ones((rows, read), np.float32),
-        np.ones_like(ids, bool)[:, : stage.seq if by_token else 0], np.arange(rows),
+        np.ones_like(ids, bool)[:, : stage.seq if by_token else answer.kind == "named-spans"],
+        np.arange(rows),
         reads_all=task.reads_all,
     )  # fmt: skip
     return [to_micro_batch(batch, CPU, stage)]

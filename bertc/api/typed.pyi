@@ -820,6 +820,12 @@ def span(
     """Runs of words: truncated geometric lengths (SpanBERT 3.1), 1 to `max` alike, or `max`."""
 
 
+def spans(
+    train: Value = ..., dev: Value = ..., test: Value = ..., *, dropout: Value = ..., examples: Value = ..., dev_examples: Value = ..., name: Value = ..., words: Value = ..., tags: Value = ..., labels: Value = ..., negatives: Value = ..., widest: Value = ..., units: Value = ..., marker: Value = ..., separator: Value = ...
+) -> Words:
+    """Spans of words by the names of what they are, also of names never seen (GLiNER)."""
+
+
 def sparse(
     query: Value = ..., passage: Value = ..., *, warmup: Value = ...
 ) -> Words:

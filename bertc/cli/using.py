@@ -67,6 +67,7 @@ def predict(
     file: Path = argument(..., "rows in the layout of the task"),
     task: str = option("", "its name, or with the columns of the file"),
     out: Path | None = option(None, "a new .jsonl, .csv, .tsv or .parquet file", "-o", "--out"),
+    labels: str = option("", 'names of spans to find, as in "person, drug"'),
     device: str = option("auto", "auto, cpu or cuda"),
 ) -> None:
     """Answer the rows of a file with a fine-tuned model; a JSON object per row, or a file."""
@@ -75,7 +76,7 @@ def predict(
 
     if out is not None:
         check_out(out)
-    say(write_answers(predict_parts(run, file, task, device), file, out, say), err=True)
+    say(write_answers(predict_parts(run, file, task, device, labels), file, out, say), err=True)
 
 
 @app.command("embed")

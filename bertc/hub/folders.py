@@ -30,7 +30,8 @@ ELSEWHERE = "name another folder"
 SIGNS = ("config.json", "resolved.json", "onnx.json", "adapter_config.json", MODULES)
 """Files of which every exported or imported folder has at least one."""
 EXPORTED = SENTENCE_FILES | {
-    "README.md", "config.json", "model.safetensors", "bertc_heads.safetensors",
+    "README.md", "config.json", "gliner_config.json", "model.safetensors",
+    "bertc_heads.safetensors",
     "resolved.json", "note.txt", "onnx.json", "model.onnx", "model.int8.onnx",
     "adapter_config.json", "adapter_model.safetensors", "proof.json", "proof.safetensors",
 }  # fmt: skip

@@ -59,7 +59,9 @@ def _pattern(name: str) -> tuple[str, str]:
 def prefix_key(family: Family, chosen: HfClass, name: str, key: str) -> str:
     """The key of a weight in a folder of this class; beside heads the encoder is prefixed."""
     of_head = not name.startswith("encoder.") or name.rpartition(".")[0] in chosen.named
-    return key if of_head or chosen.parts <= {"pooler"} else f"{family.prefix}.{key}"
+    return (
+        key if of_head or chosen.parts <= {"pooler"} else f"{chosen.prefix or family.prefix}.{key}"
+    )
 
 
 def prefixes(family: Family, keys: Iterable[str]) -> tuple[str, str, str]:

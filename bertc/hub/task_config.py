@@ -9,7 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from bertc.base.diagnostics import BertcError, DataError
+from bertc.base.storage.paths import is_file
 from bertc.base.storage.plain_file import name_few, read_json, shown
+from bertc.hub import gliner
 from bertc.hub.config import MAX_BYTES, with_scores
 from bertc.hub.families.config import HfConfig, place_of_cls
 from bertc.hub.families.family import Family, HfClass, TaskClass
@@ -96,6 +98,9 @@ def read_task(
     path: Path, family: Family, config: HfConfig, modules: Collection[str]
 ) -> TaskOfFolder | str:
     """The task of the class that ``config.json`` names, or a note on why there is none."""
+    if is_file(spans := path.with_name(gliner.SPANS_FILE)):
+        read = gliner.spans_in(spans)
+        return TaskOfFolder(read, gliner.class_of(read.title), {})
     raw, heads, named = with_scores(path), family.tasks, class_names(path)
     task_class = next((c for c in heads.classes if c.name in named), None)
     if task_class is None:

@@ -20,9 +20,11 @@ from bertc.ir.terms import heads as nodes
 from bertc.ir.terms import vector_heads as vector_nodes
 from bertc.ir.terms.heads import ConditionedSpanHead
 from bertc.ir.terms.node import TermNode
+from bertc.ir.terms.span_head import NamedSpanHead
 from bertc.ir.terms.task_head import StatesHead
 from bertc.model.bilstm import StatesScores
 from bertc.model.ffn import activate
+from bertc.model.named_spans import NamedSpanScores
 from bertc.model.native import dropout
 from bertc.model.norm import build_norm, norm_if_any
 from bertc.model.own import construct_from
@@ -237,6 +239,8 @@ def make_head(objective: TermNode, encoder: Body) -> nn.Module:
             return Detector(table, name, encoder.head_activation, norm)
         case ConditionedSpanHead() as head:
             return ConditionedSpan(table, name, head, encoder)
+        case NamedSpanHead() as spans:
+            return NamedSpanScores(table, name, spans)
         case nodes.Projections(count=count):
             return WidthMaps(Linear(table, f"{name}.{number}") for number in range(count))
         case vector_nodes.TokenVectorHead():

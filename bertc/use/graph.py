@@ -149,6 +149,8 @@ def _output(term: Objective) -> Output:
                 return Output(term.title, ("batch", "label"), term.answer.names)
             case answer.Tags(names=names):
                 return Output(term.title, ("batch", "length", "tag"), names)
+            case answer.NamedSpans():
+                raise AssertionError("names are no input of a graph (beyond_last)")
             case answer.Span():
                 return Output(term.title, ("batch", "length", "end"), ("start", "end"))
             case answer.Vector() as vector:

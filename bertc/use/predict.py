@@ -4,14 +4,15 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from bertc.base.diagnostics import several
-from bertc.ir.learning import AnyTask, Choose, Tag
+from bertc.base.diagnostics import UsageError, several
+from bertc.ir.learning import AnyTask, Choose, Spans, Tag
 from bertc.ir.learning import answer as kinds
+from bertc.ir.learning.task import OwnTask
 from bertc.ir.program import Stage
 from bertc.machine.display import choose
 from bertc.model import Model
@@ -24,10 +25,11 @@ from bertc.tasks.examples.encode import encode
 from bertc.tasks.examples.task import TaskSet
 from bertc.tasks.examples.task_rows import notes_on_cuts
 from bertc.tasks.layouts import example
-from bertc.tasks.layouts.parts import OwnTable, examples_of
+from bertc.tasks.layouts.parts import examples_of
 from bertc.tasks.layouts.table import DataPart, is_table, names_of_columns, table
 from bertc.tasks.metrics.calibration import NO_FIT, HeadFit
 from bertc.text.cache.store import Progress, Silent
+from bertc.text.sources.cells import PART
 from bertc.text.sources.tables import ColumnSelection
 from bertc.text.vocab.vocabulary import Vocabulary, vocabulary_of
 from bertc.use.answer_files import answer_lines, write_answer_file
@@ -42,7 +44,7 @@ Cells = dict[str, Any]
 
 def columns_of(task: AnyTask, path: Path) -> Iterator[Cells] | None:
     """The columns of each row by name; None of files in official layouts."""
-    if not (isinstance(task, OwnTable) and is_table(path)):
+    if not (isinstance(task, OwnTask) and is_table(path)):
         return None
     values = [getattr(task, name, "") for name in NAMING]
     columns = [name for value in values for name in ([value] if isinstance(value, str) else value)]
@@ -120,6 +122,8 @@ class Predicted:
                     assert isinstance(prediction, tuple), "a tag for each letter"
                     prediction = "".join(map(str, prediction))
                 return {"tags": prediction, "probabilities": likely}
+            case kinds.NamedSpans():
+                return {"spans": [*self._named(number)]}
             case kinds.Span():
                 decoded = self.answers.spans[number]
                 best = [candidate._asdict() for candidate in decoded.best]
@@ -127,17 +131,36 @@ class Predicted:
             case kinds.Vector():
                 return {"similarity": round(self.answers.similarities[number], 6)}
 
+    def _named(self, number: int) -> Iterator[dict[str, Any]]:
+        """The spans of a row in order; of one that is text also by characters."""
+        read, tags = self.examples[number], self.answers.given[number]
+        assert isinstance(read, example.TaggedExample), "spans are of words"
+        assert isinstance(tags, tuple), "a tag for each word"
+        places = [match.span() for match in PART.finditer(read.text)]
+        for name, first, last, likely in sorted(self.answers.named[number], key=lambda s: s.first):
+            if tags[first] == f"B-{name}":
+                text, where = " ".join(read.words[first : last + 1]), {"first": first, "last": last}
+                if places:
+                    where = {"start": places[first][0], "end": places[last][1]}
+                    text = read.text[slice(*where.values())]
+                yield {"text": text, "label": name, **where, "probability": round(likely, 6)}
+
 
 ROWS_OF_A_PART = 8192
 """Rows of a file that are held and answered at once."""
 
 
 def predict_parts(
-    run: Path, file: Path, task: str = "", device: str = "auto"
+    run: Path, file: Path, task: str = "", device: str = "auto", labels: str = ""
 ) -> Iterator[Predicted]:
-    """Answer the rows of a file in its order, ``ROWS_OF_A_PART`` at once."""
+    """Answer the rows of a file in its order, ``ROWS_OF_A_PART`` at once.
+
+    ``labels`` are names of spans to find, with commas between.
+    """
     model = load(run)
     stage, chosen = task_of(model.resolved, task)
+    if labels:
+        chosen = asking(chosen, labels)
     examples = examples_of(of_any_number(chosen), DataPart(file, labelled=False))
     vocabulary = vocabulary_of(run, stage.encoder.vocab_size)
     place_on_device(model, device)
@@ -188,6 +211,8 @@ def answer_examples(
 ) -> Predicted:
     """Answer examples in memory, of a task that the stage has learned."""
     task = of_any_number(task, examples)
+    if isinstance(task, Spans):  # whose labels are asked for, whatever the rows have
+        examples = [replace(e, tags=()) for e in examples if isinstance(e, example.TaggedExample)]
     kinds_read = stage.encoder.kinds_of_segments, stage.encoder.causal
     rows = encode(task, examples, vocabulary, stage.seq, *kinds_read)
     started, progress = time.perf_counter(), progress or Silent()
@@ -199,10 +224,19 @@ def answer_examples(
     cuts = " and thresholds" * bool(fit.thresholds)
     how = f"by the temperature{cuts} that bertc eval fitted on dev"
     if fit == NO_FIT:
-        untuned = isinstance(task.answer, kinds.Several)
+        untuned = isinstance(task.answer, kinds.Several | kinds.NamedSpans)
         how = "by thresholds of 0.5: bertc eval RUN fits them on dev" * untuned
     notes = (*filter(None, [how]), *notes_on_cuts(task, rows, len(examples), "", stage.seq))
     return Predicted(task, examples, answers, notes, time.perf_counter() - started)
+
+
+def asking(task: AnyTask, labels: str) -> AnyTask:
+    """The task with these names of spans, with commas between."""
+    if not isinstance(task, Spans):
+        message = f"--labels are names of spans, and {task.title} is a task of {task.answer.kind}"
+        raise UsageError(message, help="leave it out: its answers are those that it learned")
+    names = [*dict.fromkeys(filter(None, map(str.strip, labels.split(","))))]
+    return task.model_copy(update={"labels": tuple(names)})
 
 
 def of_any_number(task: AnyTask, examples: example.Examples = ()) -> AnyTask:

@@ -11,6 +11,7 @@ import torch
 from bertc.base.diagnostics import UsageError, escaped, listed, several
 from bertc.base.storage.paths import cache_folder
 from bertc.ir.learning import PRETRAINING, Choice, Labels, Score, Several, Span, Tags, Vector
+from bertc.ir.learning.answer import NamedSpans
 from bertc.ir.program import Resolved, Stage, TextStage
 from bertc.ir.program.reading import part_over, rows_by_direction, split_rows
 from bertc.learn.objectives import MicroBatch, RowView, corrupt, mask_key, tensors_of
@@ -123,6 +124,14 @@ def _example(vocabulary: Vocabulary, task_set: TaskSet, batch: TaskBatch, row: i
         case Tags(names=names):
             words = zip(batch.positions[row], targets, batch.weights[row] > 0, strict=True)
             right = _tagged(vocabulary, ids, {p: names[tag] for p, tag, ask in words if ask})
+        case NamedSpans(widest=widest):
+            at = batch.positions[row].tolist()
+            marked = ((n, *divmod(code - 1, widest)) for n, code in enumerate(targets) if code)
+            named = (
+                f"{' '.join(tokens[i] for i in at[n : n + width + 1])}/{tokens[at[name] + 1]}"
+                for n, name, width in marked
+            )
+            right = ", ".join(named) or "no spans"
         case Span():
             ((first, last),) = targets
             right = " ".join(tokens[first : last + 1]) if first else "no answer in this window"

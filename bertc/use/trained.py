@@ -19,7 +19,7 @@ from bertc.hub.families.config import place_of_cls
 from bertc.hub.folders import replacing
 from bertc.hub.leaving.exporting import save_tokenizer
 from bertc.ir.learning import AnyTask, Classify, TextKind
-from bertc.ir.learning.answer import Choice, Span, Tags
+from bertc.ir.learning.answer import Choice, NamedSpans, Span, Tags
 from bertc.ir.program import Resolved
 from bertc.model import EncoderInputs, Model
 from bertc.run.evaluation.task_lookup import is_imported, task_of
@@ -29,6 +29,7 @@ from bertc.run.models.vectors import embed, padded, text_rows
 from bertc.run.records.calibration import fit_of_head
 from bertc.tasks.examples.encode import encode
 from bertc.tasks.layouts import example
+from bertc.text.sources.cells import PART
 from bertc.text.vocab.vocabulary import Vocabulary, vocabulary_of
 from bertc.use.attention import AttentionMaps, see_maps
 from bertc.use.fill_mask import Filled, fill_in
@@ -213,11 +214,12 @@ def _example(task: AnyTask, number: int, row: Any) -> example.Example:
     key, answer, written = str(number), task.answer, row
     if isinstance(row, dict):
         row = _inputs(task, number, row)
-    if isinstance(answer, Tags):
-        words = row.split() if isinstance(row, str) else row
+    if isinstance(answer, Tags | NamedSpans):
+        split = str.split if isinstance(answer, Tags) else PART.findall
+        words = split(row) if isinstance(row, str) else row
         if not isinstance(words, list | tuple) or not _are_texts(words):
             raise _unlike(task, number, written)
-        return example.TaggedExample(key, tuple(words), ())
+        return example.TaggedExample(key, tuple(words), (), row if isinstance(row, str) else "")
     parts = (row,) if isinstance(row, str) else row
     if not isinstance(parts, tuple):
         raise _unlike(task, number, written)
@@ -250,7 +252,7 @@ def _inputs(task: AnyTask, number: int, row: dict[str, Any]) -> Any:
         has = ", ".join(map(str, row)) or "no columns"
         expected = f"{task.title} expects the column {missing.args[0]}"
         raise TypeError(f"row {number}: {expected}, not {has}") from None
-    return inputs[0] if isinstance(task.answer, Tags) else tuple(inputs)
+    return inputs[0] if isinstance(task.answer, Tags | NamedSpans) else tuple(inputs)
 
 
 def _are_texts(values: Sequence[Any]) -> bool:

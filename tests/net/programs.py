@@ -167,6 +167,7 @@ PROGRAMS: dict[str, dict[str, str]] = {
     "regress": _asked('regress("score.train.tsv", "score.dev.tsv")'),
     "choose": _asked('choose("choose.train.tsv", "choose.dev.tsv", choices=["a", "b", "c"])'),
     "tag": _asked('tag("tag.train.tsv", "tag.dev.tsv")'),
+    "spans": _asked('spans("tag.train.tsv", "tag.dev.tsv", units=8)'),
     "read": _asked('read("read.train.tsv", "read.dev.tsv")'),
     "read conditioned": _asked('squad(".", version=2, head=conditioned)', seq="20", **{
         key: XLNET[key] for key in ("attention", "segments")}),

@@ -15,7 +15,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import bertc
 from bertc.base.diagnostics import DataError, MissingInputError, UsageError
-from bertc.ir.learning.answer import Labels, Several, Tags
+from bertc.ir.learning.answer import Labels, NamedSpans, Several, Tags
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Task
 from bertc.lab.results.evaluations import evaluate_runs
@@ -71,6 +71,7 @@ def farm(tmp_path, corpus_file):
         "regress": f"regress('{at}/score.train.tsv', '{at}/score.dev.tsv')",
         "choose": f"choose('{at}/choose.train.tsv', '{at}/choose.dev.tsv', choices=['a','b','c'])",
         "tag": f"tag('{at}/tag.train.tsv', '{at}/tag.dev.tsv')",
+        "spans": f"spans('{at}/tag.train.tsv', '{at}/tag.dev.tsv', units=32)",
         "read": f"read('{at}/read.train.tsv', '{at}/read.dev.tsv')",
         "embed": f"embed('{at}/birds.train.tsv', '{at}/birds.dev.tsv', positive=label)",
         "rerank": f"rerank('{at}/pairs.train.tsv', '{at}/pairs.dev.tsv')",
@@ -82,6 +83,7 @@ ANSWERED = {
     "glue": "text pair label probabilities", "xnli": "text pair label probabilities",
     "squad": "question answer null_odds best", "race": "question choices choice probabilities",
     "tagging": "words tags probabilities", "tag": "words tags_in_file tags probabilities",
+    "spans": "words tags spans",
     "classify": "text label_in_file label probabilities", "numbers": "text x y scores",
     "several": "text topics labels probabilities", "regress": "text label score",
     "choose": "question a b c label choice probabilities", "embed": "text label similarity",
@@ -114,7 +116,9 @@ def test_every_kind_is_learned_judged_and_predicted(go, farm, tmp_path, kind, ca
     scored = [*alone.evaluation.scores[title].values()]
     assert scored == [pytest.approx(found) for found in parts.values()]
     task = bertc.resolve(spec).stages[0].tasks[0]
-    assert bool(again.evaluation.classes) == isinstance(task.answer, Labels | Several | Tags)
+    assert bool(again.evaluation.classes) == isinstance(
+        task.answer, Labels | NamedSpans | Several | Tags
+    )
     answered = predict(tmp_path / "run", _a_file(tmp_path, kind), device="cpu")
     rows = [json.loads(line) for line in predicted.lines(answered, _a_file(tmp_path, kind))]
     assert len(rows) == len(answered.examples) > 0
@@ -237,6 +241,7 @@ def test_runs_of_several_seeds_are_one_row_of_an_evaluation(go, farm, tmp_path):
     ("regress", r"label: [012]\n"),
     ("choose", r"label: this choice\n"),
     ("tag", r"the/O old/O (hens|ducks|geese)/B-BIRD sit/O in/O the/O \w+/B-PLACE\n"),
+    ("spans", r"label: (hens|ducks|geese)/\S+, \w+/\S+\n"),
     ("read", r"label: (hens|ducks|geese)\n"),
     ("squad", r"label: no answer in this window\n"),
 ])  # fmt: skip
@@ -272,7 +277,7 @@ FILES = {
     "glue": "RTE/dev.tsv", "xnli": "xnli/dev-en.tsv", "squad": "dev-v2.0.json",
     "race": "race/dev", "tagging": "tags/dev.conll", "classify": "birds.dev.tsv",
     "several": "both.dev.tsv", "regress": "score.dev.tsv", "embed": "birds.dev.tsv",
-    "rerank": "pairs.dev.tsv",
+    "rerank": "pairs.dev.tsv", "spans": "tag.dev.tsv",
 }  # fmt: skip
 """Dev files that are not called by the kind of their task."""
 
@@ -297,7 +302,7 @@ def test_documents_longer_than_a_row_are_answered_once(go, farm, tmp_path, kind)
     assert scores == report.evaluation.scores[kind]["dev"]
 
 
-RESUMED = "glue squad tag embed late mined rerank windows several glue+classify"
+RESUMED = "glue squad tag spans embed late mined rerank windows several glue+classify"
 
 
 @pytest.mark.parametrize("kinds", RESUMED.split())
@@ -417,3 +422,17 @@ def test_a_missing_dev_file_is_reported_before_a_vocabulary_is_learned(tmp_path)
         train(program, tmp_path / "run", cache=tmp_path / "own", quiet=True)
     assert refused.value.help == f"did you mean {tmp_path}/train.tsv?"
     assert not [each for each in (tmp_path / "own").rglob("*") if each.is_file()]
+
+
+def test_names_that_were_never_learned_are_asked_for(go, farm, tmp_path):
+    go(f"{farm['text']}task={farm['spans']} steps=1")
+    file = _a_file(tmp_path, "spans")
+    answered = predict(tmp_path / "run", file, labels="gate, hens , gate", device="cpu")
+    assert answered.task.labels == ("gate", "hens")
+    assert {name for spans in answered.answers.named for name, *_ in spans} <= {"gate", "hens"}
+    go(f"{farm['text']}task={farm['tag']} steps=1", "tagged")
+    with pytest.raises(UsageError, match="--labels are names of spans, and tag is a task of tags"):
+        predict(tmp_path / "tagged", file, labels="gate")
+    file.write_text("words\ttags\nthe hens\tO BIRD\n")
+    with pytest.raises(DataError, match="dev.tsv:2: the tag 'BIRD' marks no span"):
+        evaluate_run(tmp_path / "run", quiet=True)

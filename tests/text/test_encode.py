@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 
 import bertc
 from bertc.base.diagnostics import DataError
-from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
+from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Spans, Tag
 from bertc.ir.vocabulary import ByteBpe
 from bertc.tasks.examples.copies import Copier
 from bertc.tasks.examples.encode import encode
@@ -355,3 +355,37 @@ def test_dev_rows_that_are_trained_on_are_counted() -> None:
     empty, note = notes_on_shared(trained, {"dev": dev, "other": dev[1:]})
     assert empty == "1 of 4 training examples have no text"
     assert note.startswith("1 of 2 dev examples are training examples too")
+
+
+def test_names_in_front_of_rows_are_drawn_for_a_step(bert):
+    task = Spans(train="-", labels=tuple(WORDS[:9]), negatives=3, widest=2, units=2)
+    said = {
+        "w20 w21 w22": "B-w1 I-w1 O",
+        "w23": "B-w8",
+        "w24 w25 w26": "B-w2 I-w2 I-w2",
+        "w27": "O",
+    }
+    examples = [TaggedExample(t, (*t.split(),), (*tags.split(),)) for t, tags in said.items()]
+    rows = encode(task, examples, bert, 16, 1)
+    data = TaskData(bert, 7, 4, 16, (TaskSet(task, rows, {}, True),), 1.0)
+    drawn = set[tuple[str, ...]]()
+    for step in (*range(9), 0):
+        (batch,) = data.train(step)
+        for ids, at, there, targets in zip(
+            batch.token_ids, batch.positions, batch.passage, batch.targets, strict=True
+        ):
+            names = [bert.token(int(ids[place + 1])) for place in at[: there.sum()]]
+            (text,) = (t for t in said if bert.tokenizer.token_to_id(t[:3]) in ids)
+            right = {tag[2:] for tag in said[text].split()} - {""}
+            assert right <= {*names}
+            assert max(1, len(right)) <= len({*names}) == len(names) <= len(right) + 3
+            learned = {(names[code // 2], code % 2) for code in map(int, targets[targets > 0] - 1)}
+            assert learned == (
+                {("w1", 1)} if "w20" in text else {("w8", 0)} if text == "w23" else set()
+            )
+            drawn.add((text, *names))
+    assert 20 < len(drawn) < 37, "step 0 is drawn alike, others are not"
+    with pytest.raises(DataError, match="after 19 tokens of 9 labels"):
+        encode(task.judged.model_copy(update={"labels": task.labels}), [examples[-1]], bert, 14, 1)
+    with pytest.raises(DataError, match="no token marker='<<ENT>>'"):
+        encode(task.model_copy(update={"marker": "<<ENT>>"}), examples, bert, 16, 1)

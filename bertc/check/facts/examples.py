@@ -11,9 +11,9 @@ from typing import Any
 from bertc.base.diagnostics import DataError, Diagnostics, MissingInputError
 from bertc.base.storage.paths import is_file
 from bertc.check.facts.texts import remark_on
-from bertc.ir.learning import Choose, Classify, Embed, Many, Read, Regress, Rerank, Tag, Term
+from bertc.ir.learning import Many, Term
 from bertc.ir.learning.answer import BalancedLoss, label_names
-from bertc.ir.learning.task import UNKNOWN, Task
+from bertc.ir.learning.task import UNKNOWN, OwnTask, Task
 from bertc.ir.program import Given, Origin, Resolved, Stage, TaskStage
 from bertc.ir.vocabulary import TokenizerFile, Vocabulary
 
@@ -25,8 +25,7 @@ def count_examples(term: Term) -> Term:
         return term
     asks = label_names(task.answer) == UNKNOWN
     balances = isinstance(task.class_loss, BalancedLoss) and not task.class_loss.weights
-    kinds = Classify | Regress | Choose | Tag | Read | Embed | Rerank
-    imported = isinstance(task, kinds) and not task.train
+    imported = isinstance(task, OwnTask) and not task.train
     if not (asks or (balances and not imported)) and (task.examples or imported):
         return term
     from bertc.tasks.examples.task_sets import training_facts

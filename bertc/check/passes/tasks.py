@@ -8,6 +8,7 @@ from bertc.check.passes.settings import Checker
 from bertc.ir.data import PAIRED, RUNNING
 from bertc.ir.fixes import Rule, argument, note, span_if_written
 from bertc.ir.learning import UNCHANGED, Embed, Labels, Score, Several, Span, Vector, label_names
+from bertc.ir.learning.answer import NamedSpans
 from bertc.ir.learning.augmentation import ReverseComplement, chance_of_turns
 from bertc.ir.learning.pooling import SparseVectors
 from bertc.ir.learning.task import UNKNOWN, Task
@@ -98,6 +99,8 @@ def _unread(stage: CompleteStage, tasks: Sequence[Task]) -> str:
         return f"chooses layers of a network that attends, and body = {stage.body.kind} does not"
     if any(isinstance(task.answer, Vector) for task in tasks):
         return "is what a head scores, and vectors are pooled from last states (bertc embed)"
+    if any(isinstance(task.answer, NamedSpans) for task in tasks):
+        return "is read by linear heads, and spans by names have another"
     if any(isinstance(a := task.answer, Span) and a.head.kind == "conditioned" for task in tasks):
         return "is read by linear heads, and by head=plain of spans"
     if any(term.objective.teaching for term in stage.objective):

@@ -53,12 +53,16 @@ Pooler = Literal["read", "perhaps", "refused", "unread"]
 
 @dataclass(frozen=True)
 class HfClass:
-    """A class of transformers, the parts that it holds, its own names of modules and settings."""
+    """A class of transformers, the parts that it holds, its own names of modules and settings.
+
+    ``prefix`` is that of the encoder where it is not the family's.
+    """
 
     name: str
     parts: frozenset[str]
     named: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    prefix: str = ""
 
 
 def hf_class(name: str, *parts: str) -> HfClass:

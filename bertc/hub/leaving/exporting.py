@@ -11,8 +11,9 @@ from torch import Tensor
 
 from bertc.base.diagnostics import DataError, listed
 from bertc.base.storage.paths import without_folders
+from bertc.hub import gliner
 from bertc.hub.config import OF_SCORES, as_it_came, hf_config
-from bertc.hub.families.config import Tokens, place_of_cls
+from bertc.hub.families.config import Tokens, Wordless, place_of_cls
 from bertc.hub.families.family import Family, HfClass, Obstacle, transformer
 from bertc.hub.folders import replacing
 from bertc.hub.keys import by_key, keys, part_of, parts_of, prefix_key
@@ -21,7 +22,7 @@ from bertc.hub.networks import alone, names_beside, tensors_alone
 from bertc.hub.sentences import Sentences, write_sentences
 from bertc.hub.tensors import write_tensors
 from bertc.hub.token_vectors import MAP_THERE, map_files
-from bertc.ir.learning import Rerank
+from bertc.ir.learning import Rerank, Spans
 from bertc.ir.program import MAIN, Resolved
 from bertc.ir.terms.node import is_answerable
 from bertc.ir.vocabulary import ByteBpe, Extended, TokenizerFile, Trimmed
@@ -60,7 +61,8 @@ class Exported:
 
     def summary(self) -> str:
         """Lines: the folder, the class that loads it, the notes."""
-        loads = f"transformers.{self.architecture}" if self.architecture else "bertc.load"
+        whose = "gliner" if self.architecture == gliner.CLASS else "transformers"
+        loads = f"{whose}.{self.architecture}" if self.architecture else "bertc.load"
         first = f"{self.folder}: {self.layout} layout, for {loads}"
         return "\n".join([first, *(f"note: {note}" for note in self.notes)])
 
@@ -212,6 +214,11 @@ def _write_hf(
     if "summary_type" in chosen.settings:
         config["summary_type"] = place_of_cls(vocabulary)
     (fresh / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    if chosen.name == gliner.CLASS:
+        spans = exported_task(resolved, chosen.parts)
+        assert isinstance(spans, Spans), "it is a class of spans"
+        assert not isinstance(vocabulary, Wordless), "spans are of words"
+        gliner.write_spans(fresh, spans, config, vocabulary)
     save_tokenizer(vocabulary, fresh, resolved)
     notes = list[str]()
     if left:

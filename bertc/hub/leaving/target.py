@@ -8,10 +8,11 @@ from typing import Any
 from bertc.base.diagnostics import Diagnostic, Diagnostics
 from bertc.hub.families import family_for
 from bertc.hub.families.family import Family, HfClass, Obstacle, transformer
+from bertc.hub.gliner import class_of
 from bertc.hub.keys import keys, part_of, parts_of
 from bertc.hub.networks import alone
 from bertc.ir import vocabulary
-from bertc.ir.learning import AnyTask, Labels, Score, Several, Span, Tags, Vector
+from bertc.ir.learning import AnyTask, Labels, NamedSpans, Score, Several, Span, Spans, Tags, Vector
 from bertc.ir.learning.vector_task import Rerank, ScoreActivation
 from bertc.ir.network.body import first_position
 from bertc.ir.network.encoder import Encoder, outer_weights
@@ -72,6 +73,8 @@ def task_class(family: Family, task: AnyTask, pooler: PoolerKind) -> HfClass | O
     if isinstance(answer, Span) and answer.head.kind == "conditioned":
         why = "the classes for spans score start and end independently"
         return Obstacle("head=conditioned", why, f"task={task.kind}(..., head=plain)")
+    if isinstance(task, Spans):
+        return class_of(task.title, *["pooler"] * bool(pooler))
     if beyond := beyond_last(task):
         return beyond
     heads = family.tasks
@@ -98,6 +101,9 @@ def beyond_last(task: AnyTask) -> Obstacle | None:
     if task.recurrent:
         why = "heads elsewhere are linear layers on last states"
         return Obstacle("head=bilstm", why, f"task={task.kind}(..., head=linear)")
+    if isinstance(task.answer, NamedSpans):
+        why = "classes of transformers score no spans against names"
+        return Obstacle(f"task={task.kind}", why, "bertc predict and import bertc answer it")
     if not task.reads_last_alone:
         why = "heads elsewhere read the last layer alone"
         return Obstacle(f"features={task.features.kind}", why, "features=last")

@@ -4,6 +4,7 @@ from bertc.ir.learning.answer import (
     Answer,
     Choice,
     Labels,
+    NamedSpans,
     Score,
     Several,
     Span,
@@ -13,7 +14,7 @@ from bertc.ir.learning.answer import (
     label_names,
 )
 from bertc.ir.learning.augmentation import UNCHANGED
-from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Many, Read, Regress, Tag
+from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Many, Read, Regress, Spans, Tag
 from bertc.ir.learning.equal import Hours
 from bertc.ir.learning.objective import PRETRAINING, FromFolder, Objective, Shape, Teacher, Term
 from bertc.ir.learning.optimizer import Adam, Optimizer
@@ -23,8 +24,8 @@ from bertc.ir.learning.vector_task import TOKENS_HEAD, Embed, Rerank, TextKind
 
 __all__ = [
     "Adam", "Answer", "AnyTask", "Choice", "Choose", "Classify", "Embed", "FromFolder", "Glue",
-    "Hours", "Labels", "Many", "Objective", "Optimizer", "PRETRAINING", "Race", "Read", "Regress",
-    "Rerank", "Score", "Several", "Shape", "Span", "SparseVectors", "Squad", "TOKENS_HEAD", "Tag",
-    "Tagging", "Tags", "Task", "Teacher", "Term", "TextKind", "TokenVectors", "UNCHANGED",
-    "Vector", "alike", "label_names",
+    "Hours", "Labels", "Many", "NamedSpans", "Objective", "Optimizer", "PRETRAINING", "Race",
+    "Read", "Regress", "Rerank", "Score", "Several", "Shape", "Span", "Spans", "SparseVectors",
+    "Squad", "TOKENS_HEAD", "Tag", "Tagging", "Tags", "Task", "Teacher", "Term", "TextKind",
+    "TokenVectors", "UNCHANGED", "Vector", "alike", "label_names",
 ]  # fmt: skip

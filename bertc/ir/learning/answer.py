@@ -12,6 +12,7 @@ from bertc.ir.base import BY_KIND, Node, Off, Width
 from bertc.ir.learning.pooling import Pooling, SparseVectors, TokenVectors
 from bertc.ir.network.ffn import Activation
 from bertc.ir.terms import heads, vector_heads
+from bertc.ir.terms.span_head import NamedSpanHead
 
 
 class _Named(Node):
@@ -64,6 +65,19 @@ class Tags(_Named):
     """A tag per word, predicted from its first token (BERT 5.3)."""
 
     kind: Literal["tags"] = "tags"
+
+
+class NamedSpans(Node):
+    """Spans of up to ``widest`` words by names in front of their row; scores (n, w, names, widest).
+
+    Words and names have vectors of ``units`` numbers. ``names`` are those that were learned.
+    """
+
+    kind: Literal["named-spans"] = "named-spans"
+    names: tuple[str, ...]
+    widest: int
+    units: int
+    width: ClassVar[int] = 1
 
 
 class Plain(Node):
@@ -138,7 +152,7 @@ class Vector(Node):
         return self.pooling if isinstance(self.pooling, TokenVectors) else None
 
 
-Answer = Annotated[Labels | Several | Score | Choice | Tags | Span | Vector, BY_KIND]
+Answer = Annotated[Labels | Several | Score | Choice | Tags | NamedSpans | Span | Vector, BY_KIND]
 """The closed union of kinds of answers."""
 OfRow = Labels | Several | Score | Choice
 """Answers for which one state represents a whole row."""
@@ -155,6 +169,8 @@ def alike(a: Answer, b: Answer) -> bool:
     """True if a head trained for one answer can be used for the other."""
     if isinstance(a, Span) and isinstance(b, Span):
         return a.head == b.head  # the rest follows from the weights
+    if isinstance(a, NamedSpans) and isinstance(b, NamedSpans):
+        return (a.widest, a.units) == (b.widest, b.units)  # any name may be read
     if isinstance(a, Vector) and isinstance(b, Vector):
         widths = {a.by_token and a.by_token.width, b.by_token and b.by_token.width}
         return (a.mlp, a.dense) == (b.mlp, b.dense) and len(widths) == 1
@@ -164,7 +180,7 @@ def alike(a: Answer, b: Answer) -> bool:
 
 def label_names(answer: Answer) -> tuple[str, ...]:
     """Labels or tags in the order of their scores; empty for other answers."""
-    return answer.names if isinstance(answer, Labels | Several | Tags) else ()
+    return answer.names if isinstance(answer, Labels | Several | Tags | NamedSpans) else ()
 
 
 def answer_head(answer: Answer) -> heads.HeadNode:
@@ -176,6 +192,8 @@ def answer_head(answer: Answer) -> heads.HeadNode:
             return vector_heads.SparseHead(answer.texts, answer.scored)
         case Vector():
             return vector_heads.VectorHead(answer.mlp, answer.scored, answer.dense)
+        case NamedSpans(widest=widest, units=units):
+            return NamedSpanHead(units, widest)
         case Span(head=Conditioned() as head, unanswerable=answered):
             return heads.ConditionedSpanHead(head.width, head.activation, head.normed, answered)
         case _:
@@ -191,7 +209,7 @@ def answer_rows(answer: Answer, texts: int, seq: int) -> int:
             return texts
         case Vector() as vector:
             return texts * (seq if vector.of_states else 1)
-        case Tags() | Span():
+        case Tags() | NamedSpans() | Span():
             return seq
 
 

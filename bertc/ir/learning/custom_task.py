@@ -1,7 +1,7 @@
 """Tasks on a user's own files, with named columns."""
 
 from operator import not_
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field
 
@@ -9,6 +9,7 @@ from bertc.ir.base import BY_KIND, Count, Node, Off
 from bertc.ir.learning import answer as answers
 from bertc.ir.learning import task as tasks
 from bertc.ir.learning.vector_task import Embed, Rerank
+from bertc.ir.terms.span_head import MOST_NAMES
 
 Columns = Annotated[tuple[str, ...], Field(min_length=2), AfterValidator(tasks.check_labels)]
 
@@ -123,6 +124,43 @@ class Tag(tasks.OwnTask, tasks.OfWords):
     letters: Off = False
 
 
+def _check_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    if wrong := [name for name in names if not name.strip() or names.count(name) > 1]:
+        raise ValueError(f"the label {wrong[0]!r} is empty or named twice", "a name for each")
+    return names
+
+
+class Spans(tasks.OwnTask):
+    """Spans of words by the names of what they are, also of names never seen (GLiNER).
+
+    Words and tags are as in ``tag``. A row begins with names, each after ``marker``, and a
+    ``separator``, tokens that are by default those of masks and of ends. In training these are the
+    row's names among ``labels`` and up to ``negatives`` others, drawn anew in each step; elsewhere
+    all names of a file.
+    """
+
+    kind: Literal["spans"] = "spans"
+    name: tasks.Name = "spans"
+    words: str = "words"
+    tags: str = "tags"
+    labels: Annotated[tuple[str, ...], AfterValidator(_check_names)] = ()
+    negatives: Annotated[int, Field(ge=1, le=MOST_NAMES)] = 5
+    widest: Annotated[int, Field(ge=1, le=100)] = 12  # gliner config.py, max_width
+    units: Annotated[int, Field(ge=2, le=100_000, multiple_of=2)] = 512  # hidden_size
+    marker: str = ""
+    separator: str = ""
+
+    @property
+    def judged(self) -> Self:
+        """The same, whose rows begin with all names."""
+        return self.model_copy(update={"negatives": 0})
+
+    @property
+    def answer(self) -> answers.NamedSpans:
+        names = self.labels or (tasks.UNKNOWN if self.train else ())
+        return answers.NamedSpans(names=names, widest=self.widest, units=self.units)
+
+
 class Read(tasks.OwnTask, tasks.Reading):
     """The span of a passage that answers a question; ``start`` is its character offset.
 
@@ -146,7 +184,7 @@ class Read(tasks.OwnTask, tasks.Reading):
 
 TaskKind = (
     tasks.Glue | tasks.Xnli | tasks.Squad | tasks.Race | tasks.Tagging
-    | Classify | Regress | Choose | Tag | Read | Embed | Rerank
+    | Classify | Regress | Choose | Tag | Spans | Read | Embed | Rerank
 )  # fmt: skip
 """The closed union of tasks."""
 AnyTask = Annotated[TaskKind, BY_KIND]

@@ -64,6 +64,8 @@ class Task(StatesTask):
                 return ("micro_f1", "macro_f1", "accuracy")
             case answers.Score():
                 return ("pearson", "spearman")
+            case answers.NamedSpans():
+                return ("span_f1",)
             case answers.Span():
                 return ("squad_f1", "em")
 
@@ -75,7 +77,7 @@ class Task(StatesTask):
                 return ("text",)
             case answers.Choice():
                 return ("passage", "text", "choices")
-            case answers.Tags():
+            case answers.Tags() | answers.NamedSpans():
                 return ("words",)
             case answers.Span():
                 return ("passage", "text")
@@ -207,8 +209,7 @@ class Choosing(Headed):
     """Choices after a question, which take at most ``question`` tokens together with it.
 
     ``keeps`` says which end of longer ones stays (ALBERT run_race.py --max_qa_length). ``first``
-    says which comes first, the passage or the choice (fairseq sentence_ranking.py, which keeps its
-    beginning).
+    says which comes first, the passage or the choice (fairseq sentence_ranking.py).
     """
 
     question: Annotated[int, Field(ge=1)] = 128

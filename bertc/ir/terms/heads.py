@@ -11,6 +11,7 @@ from bertc.ir.base import Dim, Weight, affine, bias, default_init, matrix
 from bertc.ir.network.body import Body
 from bertc.ir.network.ffn import Activation
 from bertc.ir.own import Own
+from bertc.ir.terms.span_head import NamedSpanHead
 from bertc.ir.terms.task_head import StatesHead
 from bertc.ir.terms.vector_heads import SparseHead, TokenVectorHead, VectorHead
 
@@ -217,7 +218,8 @@ class OwnHead:
 
 HeadNode = (
     VocabularyHead | CopyingHead | Classifier | StatesHead | BoundaryHead | DetectorHead
-    | ConditionedSpanHead | Projections | VectorHead | TokenVectorHead | SparseHead | OwnHead
+    | ConditionedSpanHead | NamedSpanHead | Projections | VectorHead | TokenVectorHead | SparseHead
+    | OwnHead
 )  # fmt: skip
 """The closed union of heads."""
 

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from bertc.ir.learning import Task
+from bertc.ir.learning import NamedSpans, Task
 from bertc.ir.learning.answer import Choice, ClassLoss, Labels, Score, Several, Span, Tags, Vector
 from bertc.learn.objectives.targets import MicroBatch, TaskTargets
 from bertc.learn.objectives.term import HeadInput, Predicted, TermTensors
@@ -89,11 +89,12 @@ class TaskTensors(TermTensors[Task, TaskTargets, nn.Module]):
     ) -> Float[Tensor, "b k h"]:
         """States (b, k, h) that the head reads: pooled if there is a pooler, with dropout.
 
-        For spans all states (b, s, h), without dropout (BERT run_squad.py, create_model).
+        For spans all states (b, s, h), without dropout (BERT run_squad.py, create_model); the head
+        of named ones has its own.
         """
         if self.node.reads_last_alone:
             states = pool_states(states, network, reading, of_rows=self.node.pooled)
-        if isinstance(self.node.answer, Span):
+        if isinstance(self.node.answer, Span | NamedSpans):
             return states
         return dropout(states, self.node.dropout, network.training)
 
@@ -165,6 +166,8 @@ def answer_losses(task: Task, own: TaskTargets, states: Tensor, head: nn.Module)
     answer, loss = task.answer, task.class_loss
     if isinstance(answer, Span):
         return _span_losses(own, states, head)
+    if isinstance(answer, NamedSpans):
+        return _named_losses(task, own, states, head)
     scores = answer_scores(answer, states, head)
     match answer:
         case Score(logistic=True):
@@ -242,6 +245,30 @@ def _answered(
     none_bmh = gather_positions(states_bsh, targets.positions)
     mean_bmh = starts_bms.softmax(2).to(states_bsh.dtype) @ states_bsh
     return head(torch.cat([mean_bmh, none_bmh], dim=2)).float()
+
+
+def named_scores(
+    task: Task, targets: TaskTargets, x_bkh: Float[Tensor, "b k h"], head: nn.Module
+) -> Float[Tensor, "b w n l"]:
+    """Scores of spans by first word w, name n and width l in words."""
+    words_bw = targets.positions[:, targets.passage.shape[1] :] > 0  # names come before them
+    scores_bwnl: Tensor = head(x_bkh, targets.passage, words_bw, task.dropout)
+    return scores_bwnl
+
+
+def _named_losses(task: Task, targets: TaskTargets, x_bkh: Tensor, head: nn.Module) -> Predicted:
+    """The sum of the binary cross entropies of all spans from a word on; hits if it is right.
+
+    A target is 0, or counts names and widths from 1.
+    """
+    scores_bwc = named_scores(task, targets, x_bkh, head).flatten(2)
+    count = targets.passage.shape[1]
+    code_bw = targets.targets[:, count:].long().clamp(min=0)
+    right_bwc = F.one_hot(code_bw, scores_bwc.shape[2] + 1)[..., 1:].float()
+    losses_bwc = F.binary_cross_entropy_with_logits(scores_bwc, right_bwc, reduction="none")
+    best_bw = scores_bwc.max(2)
+    hits_bw = torch.where(best_bw.values > 0, best_bw.indices + 1, 0) == code_bw
+    return Predicted(F.pad(losses_bwc.sum(2), (count, 0)), F.pad(hits_bw, (count, 0)))
 
 
 def tokens_of_examples(targets: TaskTargets) -> Bool[Tensor, "b m s"]:

@@ -16,16 +16,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from bertc.ir.learning import AnyTask, Read, Squad
+from bertc.ir.learning import AnyTask, NamedSpans, Read, Spans, Squad
 from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags, Vector
 from bertc.ir.learning.vector_task import Embed, Rerank, ScoreActivation
 from bertc.learn.objectives.softmax import similarities
+from bertc.tasks.examples.named_rows import names_asked
 from bertc.tasks.examples.task import TaskBatch
 from bertc.tasks.examples.task_rows import TaskRows
 from bertc.tasks.layouts import example as layouts
 from bertc.tasks.layouts.example import AnswerValue, Example, Examples, SearchExample
 from bertc.tasks.metrics.calibration import NO_FIT, HeadFit, probabilities
 from bertc.tasks.metrics.metrics import MOST_RANKED
+from bertc.tasks.metrics.named import NamedSpan, named_tags, spans_apart
 from bertc.tasks.metrics.spans import Decoded, Window, decode_conditioned, decode_plain
 
 NEAR = 1e-9
@@ -57,6 +59,8 @@ class Answers:
     accuracy: float = 0.0
     scores: NDArray[np.float64] | None = None
     """Logits of labels (n, c), of which probabilities are made."""
+    named: list[list[NamedSpan]] = field(default_factory=list)
+    """Spans with names of each example, also those less likely than a threshold."""
     terms: dict[str, float] = field(default_factory=dict)
 
 
@@ -81,6 +85,9 @@ def read_off(
             return _choices(choice, scored, len(examples))
         case Tags() as tags:
             return _tags(tags, rows, scored)
+        case NamedSpans():
+            assert isinstance(task, Spans), "spans by names need their task"
+            return _named(task, examples, scored, fit)
         case Span() as span:
             return _spans(span, task, examples, rows, scored)
         case Vector():
@@ -145,6 +152,15 @@ def _tags(tags: Tags, rows: TaskRows, scored: Said) -> Answers:
     spans_of_rows = [slice(first, end) for first, end in pairwise([0, *map(int, ends)])]
     labels_given: list[AnswerValue] = [tuple(chain(*by_row[span])) for span in spans_of_rows]
     return Answers(labels_given, [tuple(chain(*sure[span])) for span in spans_of_rows])
+
+
+def _named(task: Spans, examples: Examples, scored: Said, fit: HeadFit) -> Answers:
+    """Spans apart from each other, and the tags that those above a threshold make."""
+    names, named = names_asked(task, examples), [list[NamedSpan]() for _ in examples]
+    for batch, (scores,) in scored:
+        for row, scores_wnl in zip(batch.rows.tolist(), scores, strict=True):
+            named[row] = spans_apart(probabilities(scores_wnl, True, NO_FIT), names)
+    return Answers([*named_tags(examples, named, fit)], named=named)
 
 
 def _spans(span: Span, task: AnyTask, examples: Examples, rows: TaskRows, scored: Said) -> Answers:

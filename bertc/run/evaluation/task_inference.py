@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bertc.ir.learning import AnyTask, Embed, Span
+from bertc.ir.learning import AnyTask, Embed, NamedSpans, Span
 from bertc.ir.program import MAIN, Stage
 from bertc.learn.objectives import HeadInput, MicroBatch, joined, states_of
 from bertc.learn.objectives import answers as scoring
@@ -107,6 +107,8 @@ def outputs(
     states = tensors.read(targets, HeadInput(layers, micro_batch, head, model.encoder))
     loss = tensors.loss(scoring.answer_losses(task, targets, states, head), targets)
     sums = torch.stack([loss.sum, loss.correct, loss.count, tensors.count(targets)])
+    if isinstance(task.answer, NamedSpans):
+        return scoring.named_scores(task, targets, states, head), sums
     if not isinstance(task.answer, Span):
         return scoring.answer_scores(task.answer, states, head), sums
     return scoring.span_scores(targets, states, head), sums

@@ -13,6 +13,7 @@ from bertc.lang import load
 
 OWN_KINDS = {
     "labels": ("classify", "label"), "several": ("classify", "label"), "tags": ("tag", "tags"),
+    "named-spans": ("spans", "tags"),
     "score": ("regress", "label"), "choice": ("choose", "label"), "span": ("read", "target"),
     "vector": ("embed", "score"),
 }  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bertc.base.diagnostics import CannotWriteError, several
-from bertc.ir.learning import AnyTask, Score, Several, Tags, Vector, label_names
+from bertc.ir.learning import AnyTask, NamedSpans, Score, Several, Tags, Vector, label_names
 from bertc.ir.program import Stage
 from bertc.machine.signals import Stop
 from bertc.model import Model
@@ -33,6 +33,7 @@ from bertc.tasks.layouts.table import source_name
 from bertc.tasks.metrics import calibration
 from bertc.tasks.metrics.calibration import LabelScores
 from bertc.tasks.metrics.metrics import AnswerValues, ByClass, by_class, judge
+from bertc.tasks.metrics.named import named_hits, named_tags
 from bertc.text.cache.store import Progress, Silent
 from bertc.text.vocab.vocabulary import vocabulary_of
 
@@ -52,6 +53,8 @@ class Details:
         self, model: Model, task: AnyTask, part: str, examples: Examples, answers: Answers
     ) -> None:
         """Add what the answers to a part show."""
+        if isinstance(task.answer, NamedSpans):
+            self._see_named(model, task, part, examples, answers)
         if answers.scores is None or not label_names(task.answer):
             return
         where, several = f"{task.title} {part}", isinstance(task.answer, Several)
@@ -59,10 +62,7 @@ class Details:
         fit = fit_of_head(self.run, model, task.title)
         if self.fits:
             fit = calibration.fitted(answers.scores, right_nc, several)
-            try:
-                write_fit(self.run, model, task.title, fit)
-            except CannotWriteError as error:
-                self.notes.append(f"not saved for predictions: {error.message}")
+            self._write(model, task, fit)
         fits = calibration.NO_FIT, fit
         parts = [calibration.probabilities(answers.scores, several, head_fit) for head_fit in fits]
         errors = [calibration.expected_error(of_nc, right_nc, several) for of_nc in parts]
@@ -76,6 +76,27 @@ class Details:
             figures = ", ".join(f"{metric} {value:.4f}" for metric, value in scores.items())
             self.notes.append(f"{where}: {figures} with the thresholds {thresholds(task, fit)}")
         self.notes += _worst(where, examples, answers, np.abs(parts[0] - right_nc).max(1))
+
+    def _write(self, model: Model, task: AnyTask, fit: calibration.HeadFit) -> None:
+        try:
+            write_fit(self.run, model, task.title, fit)
+        except CannotWriteError as error:
+            self.notes.append(f"not saved for predictions: {error.message}")
+
+    def _see_named(
+        self, model: Model, task: AnyTask, part: str, examples: Examples, answers: Answers
+    ) -> None:
+        """Add the score with the threshold of the best F1, or with that of dev."""
+        fit = fit_of_head(self.run, model, task.title)
+        likely, right = named_hits(examples, answers.named)
+        if self.fits and right.any():
+            fit = calibration.HeadFit(thresholds=(calibration.best_threshold(likely, right),))
+            self._write(model, task, fit)
+        if fit.thresholds:
+            tags = [*named_tags(examples, answers.named, fit)]
+            (score,) = judge(task, examples, tags).values()
+            said = f"span_f1 {score:.4f} with the threshold {fit.thresholds[0]:.4g} of dev"
+            self.notes.append(f"{task.title} {part}: {said}")
 
 
 def _right(task: AnyTask, examples: Examples) -> LabelScores:
@@ -165,7 +186,7 @@ def only_answer(task: AnyTask, examples: Examples, answers: AnswerValues) -> str
     if isinstance(node, Score | Vector):
         return _only_numbers(node, examples, answers)
     distinct: set[AnswerValue] = {*answers}
-    if isinstance(node, Tags):
+    if isinstance(node, Tags | NamedSpans):
         distinct = {tag for tags in answers if isinstance(tags, tuple) for tag in tags}
     if len(distinct) != 1:
         return None

@@ -12,6 +12,7 @@ from bertc.base.storage.paths import is_file, is_taken
 from bertc.hub.belonging import write_digests
 from bertc.hub.config import keep_settings, read_config
 from bertc.hub.folders import RESOLVED, SENTENCES, replacing
+from bertc.hub.gliner import in_layout
 from bertc.hub.keys import parts_of
 from bertc.hub.leaving.adapter_folder import export_adapter
 from bertc.hub.leaving.exporting import Exported, export_model
@@ -100,7 +101,11 @@ def export_adapter_of(run: Path, folder: Path) -> Exported:
 
 def import_run(folder: Path, run: Path) -> Imported:
     """Make a run folder from a Hugging Face folder or the name of a model on the hub."""
-    folder = Path(model_folder(str(folder)))
+    with in_layout(Path(model_folder(str(folder)))) as there:
+        return _import(there, run)
+
+
+def _import(folder: Path, run: Path) -> Imported:
     imported = import_model(folder, Path(os.path.relpath(run)) / "tokenizer")
     tokenizer = vocabulary_of(folder, imported.resolved.encoder.vocab_size)
     with replacing(run) as fresh:

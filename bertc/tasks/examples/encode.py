@@ -11,7 +11,8 @@ from bertc.base.diagnostics import DataError
 from bertc.base.storage.plain_file import shown
 from bertc.ir.learning import Embed, Race, Rerank, Squad, Tagging
 from bertc.ir.learning.answer import Answer, Score, Several, label_names
-from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
+from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Spans, Tag
+from bertc.tasks.examples.named_rows import first_tokens, read_spans
 from bertc.tasks.examples.related_rows import lists, related, searched
 from bertc.tasks.examples.task_rows import RowBuilder, TaskRows, encodings_of, fitted, ids_of
 from bertc.tasks.layouts import example as kinds
@@ -47,6 +48,8 @@ def encode(
             lists(task, examples, rows)
         case kinds.ChoiceExample():
             _choices(task, examples, rows)
+        case kinds.TaggedExample() if isinstance(task, Spans):
+            return read_spans(task, examples, rows)
         case kinds.TaggedExample():
             _tagged(task, examples, rows)
         case kinds.QuestionExample():
@@ -138,33 +141,21 @@ def _tagged(task: AnyTask, examples: kinds.Examples, rows: RowBuilder) -> None:
     numbers = {name: i for i, name in enumerate(task.answer.names)}
     max_tokens = rows.max_tokens(1)
     sentences = [e for e in examples if isinstance(e, kinds.TaggedExample)]
-    # A space before a word is part of its tokens in byte-level vocabularies.
-    first, after = ids_of(rows.vocabulary, ["a", " a"])
-    spaced = first != after
-    texts = [
-        [f" {word}" if spaced and place else word for place, word in enumerate(example.words)]
-        for example in sentences
-    ]
-    encodings = encodings_of(rows.vocabulary.tokenizer.encode_batch, texts, is_pretokenized=True)
-    for number, (example, encoding) in enumerate(zip(sentences, encodings, strict=True)):
-        of_word = np.array(encoding.word_ids, dtype=np.int64)
-        firsts = np.flatnonzero(np.diff(of_word, prepend=-1))
+    tokenised = first_tokens(rows.vocabulary, [example.words for example in sentences])
+    for number, (example, (ids, places)) in enumerate(zip(sentences, tokenised, strict=True)):
         tags = [numbers[tag] for tag in example.tags] or [-1] * len(example.words)
-        # A word without any token, such as a lone accent, has no state to predict from.
-        places = np.full(len(example.words), -1, dtype=np.int64)
-        places[of_word[firsts]] = firsts
-        bounds = [(0, min(len(encoding.ids), max_tokens))]
-        if task.stride and len(encoding.ids) > max_tokens:
-            bounds = [*windows(len(encoding.ids), max_tokens, task.stride, firsts)]
+        bounds = [(0, min(len(ids), max_tokens))]
+        if task.stride and len(ids) > max_tokens:
+            bounds = [*windows(len(ids), max_tokens, task.stride, places[places >= 0])]
         rows.num_windowed += len(bounds) > 1
-        rows.num_cut += bounds[-1][1] < len(encoding.ids)
+        rows.num_cut += bounds[-1][1] < len(ids)
         # A window scores the words with more context in it than in its neighbours. A word without
         # tokens goes with the word before it.
         middles = [(after + end) // 2 for (_, end), (after, _) in pairwise(bounds)]
         ends = np.searchsorted(np.maximum.accumulate(places), middles).tolist()
         words = [slice(begin, end) for begin, end in pairwise([0, *ends, len(places)])]
         for (start, end), scored in zip(bounds, words, strict=True):
-            rows.add(number, (encoding.ids[start:end], None), ())
+            rows.add(number, (ids[start:end], None), ())
             firsts = places[scored]
             read = (firsts >= 0) & (firsts < end)
             rows.num_unread += int((~read).sum())

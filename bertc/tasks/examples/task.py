@@ -42,7 +42,8 @@ class TaskBatch:
 
     ``positions`` are the tokens whose states are read: [CLS] of an example, or the first token of
     every word; for spans, the token that means no answer. ``weights`` are 0 at unused positions.
-    Of vectors ``passage`` is True at the tokens that are pooled.
+    Of vectors ``passage`` is True at the tokens that are pooled. Of named spans positions of words
+    follow those of names, and ``passage`` (r, n) is True where there is a name.
     """
 
     task: str
@@ -171,7 +172,7 @@ def _laid_out(
     none = np.zeros((num_rows, 0), dtype=np.bool_)
     if isinstance(task.answer, Vector) and task.answer.by_token:
         numbers_t *= (rows.uses[from_t] & ATTENDED) > 0
-    if task.answer.kind == "tags":
+    if task.answer.kind in ("tags", "named-spans"):
         positions, targets, weights = _words(rows, chosen_n, row_n, first_n)
     else:
         places_n, targets_n = first_n, rows.targets[chosen_n]
@@ -182,6 +183,13 @@ def _laid_out(
         targets_n = targets_n[:, 0] if targets_n.shape[1] == 1 else targets_n
         values = (places_n, targets_n, rows.exists[chosen_n])
         positions, targets, weights = _by_row(values, num_rows, row_n, nth_n)
+    if task.answer.kind == "named-spans":
+        at_row, at = np.nonzero(laid_out(rows.uses[from_t], 0))
+        nth = np.arange(len(at)) - np.searchsorted(at_row, at_row)
+        names, none = _by_row((at, np.ones(len(at), np.bool_)), num_rows, at_row, nth)
+        positions = np.concatenate([names, positions], axis=1)
+        before = ((0, 0), (names.shape[1], 0))
+        targets, weights = np.pad(targets, before), np.pad(weights, before)
     return TaskBatch(
         task.title, laid_out(rows.token_ids[from_t], pad), laid_out(rows.segment_ids[from_t], 0),
         laid_out(numbers_t, 0), positions, targets, weights.astype(np.float32),
@@ -268,9 +276,12 @@ class TaskData:
     def train(self, step: int, rows: slice | None = None, at_once: int = 0) -> list[TaskBatch]:
         """The batch of a step, or ``rows`` of it, in parts of ``at_once`` rows by length."""
         task_set, units = self.drawn(step, rows)
-        parts = cut(task_set.train.lengths, units, task_set.rows_an_example, at_once or self.batch)
+        train = task_set.train
+        if train.again:
+            train, units = train.again(units.tolist(), self.seed, step), np.arange(len(units))
+        parts = cut(train.lengths, units, task_set.rows_an_example, at_once or self.batch)
         lay_out, pad = shared if task_set.packs else gather, self.vocabulary.pad
-        return [lay_out(task_set.task, task_set.train, part, pad) for part in parts]
+        return [lay_out(task_set.task, train, part, pad) for part in parts]
 
     def drawn(self, step: int, rows: slice | None = None) -> tuple[TaskSet, NDArray[np.int64]]:
         """The task of a step, and its units: all of them, or ``rows``."""

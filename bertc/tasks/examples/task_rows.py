@@ -3,7 +3,7 @@
 Axes: r rows, t tokens of all rows, w words of all rows.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -84,7 +84,7 @@ class TaskRows:
     ``num_cut`` examples lost text to the length of a row, ``num_windowed`` are in windows, those of
     ``num_narrow`` shorter than the question. ``num_questions_cut`` lost some of their question to
     its own limit. ``num_unread`` answers are in no window; words, not in their row. ``unknown`` is
-    the share of tokens that are.
+    the share of tokens that are. ``again`` makes other rows of some examples for a seed and a step.
     """
 
     token_ids: NDArray[np.int32]  # (t,)
@@ -101,6 +101,7 @@ class TaskRows:
     uses: NDArray[np.uint8]  # (t,) of vectors of tokens: a bit of ``MATCHED``, of ``ATTENDED``
     cls_last: bool
     seq: int  # the most tokens of a row
+    again: Callable[[Iterable[int], int, int], "TaskRows"] | None = None
     num_cut: int = 0
     num_questions_cut: int = 0
     num_unread: int = 0
@@ -142,6 +143,11 @@ class RowBuilder:
         self.tags: list[NDArray[np.int64]] = []
         self.num_cut = self.num_questions_cut = self.num_unread = 0
         self.num_windowed = self.num_narrow = 0
+
+    def fresh(self) -> "RowBuilder":
+        """A builder of rows like these that has none."""
+        segments, causal = self._last_segment + 1, self._last
+        return RowBuilder(self.vocabulary, self.seq, segments, self._spans, causal)
 
     def add(
         self,
@@ -187,7 +193,7 @@ class RowBuilder:
             np.cumsum([0, *counts], dtype=np.int64), np.concatenate([*self.tags, empty]),
             np.concatenate([*self._offsets, np.zeros((0, 2), np.int32)]),
             np.asarray(self.firsts, dtype=np.int64),
-            np.concatenate([*self.uses, np.zeros(0, np.uint8)]), self._last, self.seq,
+            np.concatenate([*self.uses, np.zeros(0, np.uint8)]), self._last, self.seq, None,
             self.num_cut, self.num_questions_cut, self.num_unread, self.num_windowed,
             self.num_narrow, float((ids == self.vocabulary.unk).sum() / max(1, len(ids))),
         )  # fmt: skip

@@ -17,7 +17,9 @@ from bertc.ir.learning import (
     AnyTask,
     Classify,
     Glue,
+    NamedSpans,
     Several,
+    Spans,
     Tag,
     Tagging,
     Tags,
@@ -27,6 +29,7 @@ from bertc.ir.learning.answer import PLAIN_LOSS, BalancedLoss, Score, names_span
 from bertc.ir.program import Stage
 from bertc.tasks.examples.copies import Copier
 from bertc.tasks.examples.encode import encode
+from bertc.tasks.examples.named_rows import names_asked
 from bertc.tasks.examples.related_rows import in_pairs
 from bertc.tasks.examples.task import TaskData, TaskSet
 from bertc.tasks.examples.task_rows import notes_on_cuts, notes_on_shared
@@ -52,6 +55,10 @@ def found_labels(task: AnyTask, examples: Examples) -> tuple[str, ...]:
     Tags of spans follow ``O`` by kind, ``B-`` before ``I-``. Each ``B-`` has its ``I-``, even if
     the examples have none (CoNLL-2003's chunks: ``I-PRT`` is in testa only).
     """
+    if isinstance(task, Spans):
+        if asked_for := names_asked(task.judged, examples):
+            return asked_for
+        raise DataError(f"{task.train}: no spans in all {len(examples):,} examples", "B-, I- tags")
     if not isinstance(task, Classify | Tagging | Tag):
         return ()
     counts = class_counts(examples)
@@ -141,7 +148,7 @@ def _one_per_row(stage: Stage) -> bool:
     """True if a network or head of the stage reads one example at a time, or pools a row."""
     bodies = [network.body for network in stage.networks()]
     pools = any(body.pooled.of_rows or not body.packs for body in bodies)
-    return pools or any(task.recurrent for task in stage.tasks)
+    return pools or any(task.recurrent or isinstance(task, Spans) for task in stage.tasks)
 
 
 def _read_task(
@@ -184,7 +191,7 @@ def notes_on_classes(task: AnyTask, learned: Examples) -> list[str]:
     folded = Counter(map(str.casefold, names))
     alike = [name for name in names if folded[name.casefold()] > 1]
     notes = [f"the labels {listed(alike)} differ in capitals alone"] if alike else []
-    if task.class_loss != PLAIN_LOSS or isinstance(task.answer, Tags) or not names:
+    if task.class_loss != PLAIN_LOSS or isinstance(task.answer, Tags | NamedSpans) or not names:
         return notes
     total = len(learned) if isinstance(task.answer, Several) else counts.total()
     rarest = min(names, key=lambda name: counts[name])

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, get_args
 
 from bertc.base.diagnostics import DataError
-from bertc.ir.learning import Tag
+from bertc.ir.learning import Spans, Tag
 from bertc.ir.learning.task import TagColumn, Tagging
 from bertc.tasks.layouts.example import TaggedExample
 from bertc.tasks.layouts.table import DataPart, DataParts, files_of, only
@@ -47,7 +47,7 @@ def tagging_parts(task: Tagging) -> DataParts:
     return {part: DataPart(path) for part, path in paths.items() if path}
 
 
-def in_columns(task: Tag, path: Path) -> Tagging:
+def in_columns(task: Tag | Spans, path: Path) -> Tagging:
     """The task that reads a file of words and tags in columns: by ``tags``, or its usual column."""
     known: tuple[TagColumn, ...] = get_args(TagColumn)
     column = next((name for name in known if name == task.tags), None)
@@ -55,7 +55,8 @@ def in_columns(task: Tag, path: Path) -> Tagging:
         with opened_stream(path) as file:
             full = (line for _, line in lines(file) if line.strip() and line[0] != "#")
             column = "upos" if next(full, "").count("\t") + 1 == CONLL_U_COLUMNS else "ner"
-    return Tagging(data=str(path), column=column, labels=task.labels)
+    labels = task.labels if isinstance(task, Tag) else ()
+    return Tagging(data=str(path), column=column, labels=labels)
 
 
 def read_tagging(task: Tagging, part: DataPart) -> list[TaggedExample]:

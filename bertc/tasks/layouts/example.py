@@ -39,11 +39,12 @@ class ChoiceExample:
 
 @dataclass(frozen=True)
 class TaggedExample:
-    """The words of a sentence with their tags; no tags if unknown."""
+    """The words of a sentence, or of ``text``, with their tags; no tags if unknown."""
 
     key: str
     words: tuple[str, ...]
     tags: tuple[str, ...]
+    text: str = ""
 
 
 @dataclass(frozen=True)

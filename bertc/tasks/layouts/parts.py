@@ -1,5 +1,6 @@
 """The parts of each task and their examples, also of custom files; only this knows all layouts."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,17 +11,16 @@ from bertc.base.storage.paths import check_path, is_file, is_taken, names_in, us
 from bertc.ir.data import Hf
 from bertc.ir.learning import AnyTask, Choose, Classify, Embed, Many, Read, Regress, Rerank, Tag
 from bertc.ir.learning.answer import Several, names_spans
-from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
+from bertc.ir.learning.custom_task import Spans
+from bertc.ir.learning.task import Glue, OwnTask, Race, Squad, Tagging, Xnli
 from bertc.tasks.layouts import example, official, table
 from bertc.tasks.layouts.conll import bio, in_columns, read_tagging, tagging_parts
 from bertc.tasks.layouts.related import read_ranked, read_texts, related
 from bertc.tasks.layouts.table import DataPart, DataParts, ExampleSource, source_name
 from bertc.text.sources import cells as read
 
-OwnTable = Classify | Regress | Choose | Tag | Read | Embed | Rerank
 
-
-def own_parts(task: OwnTable) -> DataParts:
+def own_parts(task: OwnTask) -> DataParts:
     """The parts that the task names; that of ``sts`` is called ``dev-sts``, of a search as well."""
     parts = {
         part: DataPart(rows if isinstance(rows, Hf) else user_path(rows))
@@ -106,14 +106,16 @@ def _right(name: str, choices: tuple[str, ...], place: str) -> int:
     return number
 
 
-def read_tagged(task: Tag, part: DataPart) -> Iterator[example.TaggedExample]:
+def read_tagged(task: Tag | Spans, part: DataPart) -> Iterator[example.TaggedExample]:
     """Read sentences with a tag for each word."""
     if isinstance(part.source, Path) and table.is_tagged_file(part.source):
         yield from read_tagging(in_columns(task, part.source), part)
         return
     for key, place, (cell, tags_cell) in table.rows_of(part, (task.words,), (task.tags,)):
-        split, word = (read.letters, "letter") if task.letters else (read.words, "word")
-        sentence = split(cell, place, task.words)
+        named, letters = isinstance(task, Spans), isinstance(task, Tag) and task.letters
+        split, word = (read.letters, "letter") if letters else (read.words, "word")
+        text = read.text(cell, place, task.words) if named and isinstance(cell, str) else ""
+        sentence = (*read.PART.findall(text),) if text else split(cell, place, task.words)
         known = part.labelled or tags_cell is not None
         tags = split(tags_cell, place, task.tags) if known else ()
         if not sentence:
@@ -121,12 +123,15 @@ def read_tagged(task: Tag, part: DataPart) -> Iterator[example.TaggedExample]:
         if len(tags) != len(sentence) and (part.labelled or tags):
             message = f"{place}: {several(len(sentence), word)} and {several(len(tags), 'tag')}"
             raise DataError(message, f"a tag for each {word}")
-        if not task.labels or names_spans(task.labels):
+        if named or not task.labels or names_spans(task.labels):
             tags = bio(tags)
         tags = tuple(normalize("NFC", tag) for tag in tags)
-        if task.labels or "" in tags:
+        if wrong := [tag for tag in tags if named and not re.match("O$|[BIES]-.", tag)]:
+            message = f"{place}: the tag {wrong[0][:60]!r} marks no span"
+            raise DataError(message, "B-person, I-person, O, with any name")
+        if not named and (task.labels or "" in tags):
             tags = tuple(read.known_label(tag, task.labels, place, "tag") for tag in tags)
-        yield example.TaggedExample(key, sentence, tags)
+        yield example.TaggedExample(key, sentence, tags, text)
 
 
 def read_questions(task: Read, part: DataPart) -> Iterator[example.QuestionExample]:
@@ -171,6 +176,7 @@ LAYOUTS: Mapping[
     Tagging: (tagging_parts, read_tagging),
     Classify: (own_parts, read_answered), Regress: (own_parts, read_answered),
     Choose: (own_parts, read_choices), Tag: (own_parts, read_tagged),
+    Spans: (own_parts, read_tagged),
     Read: (own_parts, read_questions), Embed: (own_parts, related),
     Rerank: (own_parts, read_ranked),
 }  # fmt: skip
@@ -249,7 +255,7 @@ def part_named(task: AnyTask, name: str, help: str = "") -> DataPart:
     if name in parts:
         return parts[name]
     known = f"; there are {listed(parts)}" if parts else ""
-    if isinstance(task, OwnTable):
+    if isinstance(task, OwnTask):
         where, remedy = "", help or f"none is named: {task.kind}({name}=...)"
     else:
         where, remedy = f" in {task.data}", f"its files are called as in {OFFICIAL[task.kind]}"

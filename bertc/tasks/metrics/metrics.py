@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from bertc.base.diagnostics import DataError
 from bertc.ir.learning import AnyTask, Rerank
-from bertc.ir.learning.answer import Labels, Metric, Several, Span, Tags, Vector
+from bertc.ir.learning.answer import Labels, Metric, NamedSpans, Several, Span, Tags, Vector
 from bertc.tasks.layouts.example import AnswerValue, Examples, SearchExample, TextExample, gold
 
 AnswerValues = Sequence[AnswerValue]
-Spans = set[tuple[str, int, int]]
+SpanSet = set[tuple[str, int, int]]
 """Spans of a sentence: kind, index of the first word, index of the last."""
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -28,9 +28,9 @@ MOST_RANKED = 100
 """Documents that are ranked for a query."""
 
 
-def spans(tags: Sequence[str]) -> Spans:
+def spans(tags: Sequence[str]) -> SpanSet:
     """The spans in the tags of a sentence, IOB, BIO or BIOES, as lenient as conlleval."""
-    complete: Spans = set()
+    complete: SpanSet = set()
     part = kind = ""
     first = 0
     for place, tag in enumerate([*tags, "O"]):
@@ -238,7 +238,7 @@ class ByClass:
 
 def by_class(task: AnyTask, examples: Examples, answers: AnswerValues) -> ByClass | None:
     """Scores by label, kind of span, or tag where tags name no spans; None of other answers."""
-    if not isinstance(task.answer, Labels | Several | Tags):
+    if not isinstance(task.answer, Labels | Several | Tags | NamedSpans):
         return None
     hits, answered, right = Counter[str](), Counter[str](), Counter[str]()
     for example, answer in zip(examples, answers, strict=True):
@@ -254,7 +254,7 @@ def by_class(task: AnyTask, examples: Examples, answers: AnswerValues) -> ByClas
     return ByClass(fmean(score.f1 for score in classes.values()), classes) if classes else None
 
 
-def _items(task: AnyTask, value: AnswerValue) -> Spans:
+def _items(task: AnyTask, value: AnswerValue) -> SpanSet:
     if not isinstance(value, tuple):
         return {(str(value), 0, 0)}
     names = [str(name) for name in value]

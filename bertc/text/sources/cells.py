@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 from unicodedata import normalize
@@ -10,6 +11,8 @@ from bertc.base.diagnostics import DataError, listed, nearest
 
 LONGEST_LABEL = 40
 """Characters of a label; a longer one is rather a text."""
+PART = re.compile(r"\w+(?:[-_]\w+)*|\S")
+"""Words, also those that hyphens join, and marks (gliner tokenizer.py, WhitespaceTokenSplitter)."""
 _NAMED = "labels=[...]: unnamed they are those of the training file"
 _EACH = "one in each row; classify(..., labels=many) reads any number, in lists too"
 ITEM_END = "\x1f\x1f"

@@ -14,6 +14,7 @@ from bertc.ir.network.body_node import Wanted
 from bertc.ir.program import MAIN, Resolved
 from bertc.ir.terms.heads import Classifier, ConditionedSpanHead
 from bertc.ir.terms.node import TermNode
+from bertc.ir.terms.span_head import NamedSpanHead
 from bertc.ir.terms.vector_heads import SparseHead
 from bertc.model import EncoderInputs, Model, Outputs, build, gather_positions
 from bertc.model.heads import AdaptiveTokenHead, Detector, TokenHead
@@ -77,7 +78,8 @@ def _scores(
     if read.decoded is not None and term.states.decoded:
         states_bsh = read.decoded
     if isinstance(term, Task):
-        if not term.reads_last_alone or isinstance(term.head_node, ConditionedSpanHead):
+        beyond = isinstance(term.head_node, ConditionedSpanHead | NamedSpanHead)
+        if beyond or not term.reads_last_alone:
             return None
         return scores(model, cast(Objective, term), states_bsh, results["first"], inputs)
     if isinstance(head, AdaptiveTokenHead | TokenHead):

@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 from bertc.base.diagnostics import DataError
 from bertc.ir.data import Hf
-from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Many, Read, Regress, Tag
+from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Many, Read, Regress, Spans, Tag
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
 from bertc.ir.learning.vector_task import Embed, Rerank
 from bertc.tasks.examples.task_sets import found_labels
@@ -135,6 +135,10 @@ def tag(at: Path) -> AnyTask:
     return Tag(train=train, dev=dev, test=lines(at / "test.jsonl", [{"words": "A hen"}]))
 
 
+def named(at: Path) -> AnyTask:
+    return Spans(**tag(at).model_dump(include={"train", "dev", "test"}))
+
+
 def read(at: Path) -> AnyTask:
     row = {"context": "A hen clucks.", "question": "Who?", "answer": "hen", "start": 2}
     train = lines(at / "a.jsonl", [row])
@@ -174,6 +178,7 @@ MAKERS: dict[type, tuple[Callable[[Path], AnyTask], list[Any]]] = {
     Regress: (regress, [TextExample("0", ("A hen", "Hens"), 1.5)]),
     Choose: (choose, [ChoiceExample("0", "", "Who?", ("hen", "duck"), 1), RAIN]),
     Tag: (tag, [TaggedExample("0", ("A", "hen"), ("O", "B-X"))]),
+    Spans: (named, [TaggedExample("0", ("A", "hen"), ("O", "B-X"))]),
     Read: (read, [QuestionExample("0", "A hen clucks.", "Who?", (("hen", 2),), True)]),
     Embed: (embed, [TextExample("0", ("A hen", "Hens"), 1.5)]),
     Rerank: (rerank, [TextExample("0", ("A hen", "Hens"), 0.5)]),
@@ -194,7 +199,7 @@ def test_all_parts_of_a_task_and_any_file_of_its_layout(tmp_path: Path, kind: ty
     if kind is not Xnli:
         assert part_examples(task, "test")
     names = found_labels(task, found)
-    assert bool(names) == (kind in (Classify, Tag, Tagging))
+    assert bool(names) == (kind in (Classify, Spans, Tag, Tagging))
     for file in (tmp_path / "data").rglob("*"):
         if file.is_file():
             first, *_ = read_examples(task, file)
