@@ -135,6 +135,7 @@ NETWORKS: dict[str, dict[str, str]] = {
     "table": {"whole": "table=whole(dropped=4)", "adaptive": "table=adaptive([50]) head=adaptive"},
     "head": {
         "transform": "head=transform(tied=false, activation=silu)", "linear": "head=linear",
+        "two-layer": "head=two-layer(8, tied=false)",
         "adaptive": "head=adaptive table=adaptive([50], div=1)",
         "bilstm": f"{TAG}, head=bilstm(8, 1))", "plain": 'task=squad(".", version=2)',
         "conditioned": 'task=squad(".", version=2, head=conditioned)',

@@ -946,6 +946,12 @@ def truncated_normal(
     """Normal, truncated at `cut` standard deviations (BERT, modeling.py create_initializer)."""
 
 
+def two_layer(
+    width: Value = ..., *, tied: Value = ...
+) -> Words:
+    """Two dense layers, an activation after each, then scores; no biases and no norm (UltraBERT)."""
+
+
 def uniform(
     bound: Value = ...
 ) -> Words:

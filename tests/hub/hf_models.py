@@ -38,6 +38,7 @@ ESM = {
 ROTARY_ESM = {**ESM, "position_embedding_type": "rotary", "layer_norm_eps": 1e-5}
 ESMC = {n: x for n, x in ESM.items() if n != "token_dropout"} | {"vocab_size": 64}
 DECODER = {**MODERN, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 8}
+ULTRA = {**MODERN, "num_key_value_heads": 1, "sliding_window": 3, "prediction_head_size": 20}
 GEMMA = {**DECODER, "query_pre_attn_scalar": 8, "sliding_window": 5}
 
 
@@ -138,6 +139,14 @@ CASES = [
     case("EuroBertForMaskedLM", MODERN, mlp_bias=True, attention_bias=True, head_dim=12,
          tie_word_embeddings=True, rope_parameters={"rope_type": "default", "rope_theta": 300.0}),
     case("EuroBertModel", MODERN, num_hidden_layers=1, rms_norm_eps=1e-4),
+    case("UltrabertForMaskedLM", ULTRA),
+    case("UltrabertForMaskedLM", ULTRA, num_attention_heads=6, num_key_value_heads=2,
+         mlp_bias=True, attention_bias=True, head_dim=12, tie_word_embeddings=True,
+         hidden_act="gelu", layer_types=["full_attention", "sliding_attention"] * 2,
+         rope_parameters={"full_attention": {"rope_type": "default", "rope_theta": 500.0},
+                          "sliding_attention": {"rope_type": "default", "rope_theta": 20.0}}),
+    case("UltrabertModel", ULTRA, hidden_size=32, num_attention_heads=2,
+         layer_types=["full_attention"] * 4),
     case("NomicBertForMaskedLM", MODERN),
     case("NomicBertForMaskedLM", MODERN, type_vocab_size=1, hidden_act="gelu", head_dim=6,
          rope_parameters={"rope_type": "default", "rope_theta": 20.0}),

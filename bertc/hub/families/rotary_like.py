@@ -1,10 +1,11 @@
 """Settings that families of networks with rotary positions and a gated part share."""
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from bertc.hub.families.config import MEANING, ROPE, HfConfig, Tokens, ends
+from bertc.hub.families.config import MEANING, NO_CLASS, ROPE, HfConfig, Tokens, ends
 from bertc.ir.base import Probability, Width
 from bertc.ir.network import layer, norm
 from bertc.ir.network.attention import FullAttention, LocalAttention
@@ -32,6 +33,37 @@ class Rope(BaseModel):
 
 
 UNSCALED: Any = Field(None, description="rope_theta alone in bertc: angles are not scaled")
+GLOBAL: Final = "full_attention"
+LOCAL: Final = "sliding_attention"
+LayerKind = Literal["full_attention", "sliding_attention"]
+Ropes = dict[LayerKind, Rope | None]
+Content = FullAttention | LocalAttention
+
+
+def turned_by_kind(ropes: Ropes | None, far: float, near: float | None) -> RotaryPositions:
+    """Positions by the bases of global and of local layers; without ``near`` both have one."""
+    bases = {kind: rope.rope_theta for kind, rope in (ropes or {}).items() if rope}
+    theta = bases.get(GLOBAL) or far
+    return RotaryPositions(theta=theta, local_theta=bases.get(LOCAL) or near or theta)
+
+
+def windows_by_kind(kinds: list[LayerKind], sides: int, how: Mapping[str, Any]) -> Content:
+    """Attention with windows of ``sides`` tokens on each in local layers, if there are any."""
+    far = tuple(n for n, kind in enumerate(kinds) if kind == GLOBAL)
+    if len(far) == len(kinds):
+        return FullAttention(**how)
+    return LocalAttention(window=2 * sides, global_layers=far, **how)
+
+
+def by_kind(encoder: Encoder) -> dict[str, Any]:
+    """The kind of every layer, and the bases of both kinds."""
+    attention, positions, depth = encoder.attention, encoder.positions, encoder.depth
+    assert isinstance(positions, RotaryPositions), "as claimed"
+    bases = {GLOBAL: positions.theta, LOCAL: positions.local_theta}
+    return {
+        "layer_types": [LOCAL if attention.at(n).reach else GLOBAL for n in range(depth)],
+        "rope_parameters": {of: Rope(rope_theta=x).model_dump() for of, x in bases.items()},
+    }
 
 
 class HfGated(HfConfig):
@@ -44,6 +76,14 @@ class HfGated(HfConfig):
     attention_probs_dropout_prob: Probability = 0.0
     attention_bias: bool = False
     mlp_bias: bool = False
+
+    @model_validator(mode="after")
+    def _names_each_layer(self) -> Self:
+        depth = self.num_hidden_layers
+        for name in ("layer_types", "attention_windows"):
+            if (entries := len(getattr(self, name, None) or ())) not in (0, depth):
+                raise ValueError(f"{name} has {entries} entries for {depth} layers", NO_CLASS)
+        return self
 
     def settings(self) -> dict[str, Any]:
         return super().settings() | {
@@ -71,13 +111,16 @@ class HfTurned(HfGated):
     rope_theta: Theta = 10_000.0
 
     def settings(self) -> dict[str, Any]:
-        theta = (self.rope_parameters and self.rope_parameters.rope_theta) or self.rope_theta
         fills = self.head_dim in (None, self.hidden_size // self.num_attention_heads)
         return {
             **super().settings(),
             **({} if fills else {"head_dim": self.head_dim}),
-            "positions": RotaryPositions(theta=theta),
+            "positions": self._positions(),
         }
+
+    def _positions(self) -> RotaryPositions:
+        theta = self.rope_parameters and self.rope_parameters.rope_theta
+        return RotaryPositions(theta=theta or self.rope_theta)
 
     @classmethod
     def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
@@ -110,20 +153,22 @@ class HfGrouped(HfTurned):
         fewer = self.num_key_value_heads or self.num_attention_heads
         return super().settings() | {
             "norm": norm.PreNorm(eps=self.layer_norm_eps, function="rms"),
-            "attention": self._attention(0 if fewer == self.num_attention_heads else fewer),
+            "attention": self._attention(
+                kv_heads=0 if fewer == self.num_attention_heads else fewer, bias=self.attention_bias
+            ),
             "dropout": layer.Dropout(hidden=0, attention=self.attention_probs_dropout_prob),
             "head": LinearHead(bias=self.mlp_bias, tied=self.tie_word_embeddings),
         }
 
-    def _attention(self, kv_heads: int) -> FullAttention | LocalAttention:
-        return FullAttention(kv_heads=kv_heads, bias=self.attention_bias)
+    def _attention(self, **how: Any) -> Content:
+        return FullAttention(**how)
 
     @classmethod
     def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-        attention, head, heads = encoder.attention, encoder.head, encoder.layers[0].heads
+        attention, heads = encoder.attention, encoder.layers[0].heads
         fewer = attention.key_heads(heads) if isinstance(attention, ContentAttention) else heads
         return {
             **super().values(encoder, tokens),
             "num_key_value_heads": fewer,
-            "tie_word_embeddings": not isinstance(head, LinearHead) or head.tied,
+            "tie_word_embeddings": encoder.head.tied,
         }
