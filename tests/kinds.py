@@ -120,6 +120,7 @@ NETWORKS: dict[str, dict[str, str]] = {
         "none": "positions=none attention=relative",
         "own": "positions=own('own_parts.py:Turned', on=heads)",
     },
+    "scaled": {"none": "", **alike("llama3 yarn", "positions=rotary(scaled={}(4, 1, 8, 16))")},
     "share": {
         **alike("none all attention ffn", "share={}"), "groups": "share=groups(1)",
         "map": "share=map([0, 1])",
@@ -135,6 +136,7 @@ NETWORKS: dict[str, dict[str, str]] = {
     "table": {"whole": "table=whole(dropped=4)", "adaptive": "table=adaptive([50]) head=adaptive"},
     "head": {
         "transform": "head=transform(tied=false, activation=silu)", "linear": "head=linear",
+        "two-layer": "head=two-layer(8, tied=false)",
         "adaptive": "head=adaptive table=adaptive([50], div=1)",
         "bilstm": f"{TAG}, head=bilstm(8, 1))", "plain": 'task=squad(".", version=2)',
         "conditioned": 'task=squad(".", version=2, head=conditioned)',

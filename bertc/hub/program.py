@@ -76,7 +76,7 @@ def _network(
     pools = "pooler" in parts or any(objective.states.pooled for objective in text)
     return {
         **config.settings(),
-        "pooler": next(kinds, next(iter(family.poolers))) if pools else False,
+        "pooler": next(kinds, next(iter(family.poolers), False)) if pools else False,
         # A discriminator's folder has no generator; one in a subfolder replaces this default.
         "generator": UnigramGenerator() if judges else NoGenerator(),
         "seq": min(most, config.max_position_embeddings - config.offset),

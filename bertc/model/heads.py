@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from bertc.ir.network.body import Body
 from bertc.ir.network.ffn import Activation
-from bertc.ir.network.head import POOLINGS, AdaptiveHead, TransformHead
+from bertc.ir.network.head import POOLINGS, AdaptiveHead, LinearHead, TransformHead
 from bertc.ir.network.norm import NormFunction
 from bertc.ir.terms import heads as nodes
 from bertc.ir.terms import vector_heads as vector_nodes
@@ -92,8 +92,9 @@ class TokenHead(nn.Module):
     def __init__(self, table: Table, name: str, node: Body) -> None:
         super().__init__()
         normed = isinstance(node.head, TransformHead)
-        self.activation = node.head_activation if normed else None
+        self.activation = None if isinstance(node.head, LinearHead) else node.head_activation
         self.dropout = node.head.dropout if isinstance(node.head, TransformHead) else 0.0
+        self.inner = Linear(table, f"{name}.inner") if f"{name}.inner.weight" in table else None
         self.dense = Linear(table, f"{name}.dense") if f"{name}.dense.weight" in table else None
         self.norm = build_norm(table, f"{name}.norm", node.head_norm) if normed else None
         untied, bias = table.get(f"{name}.weight"), table.get(f"{name}.bias")
@@ -103,9 +104,10 @@ class TokenHead(nn.Module):
 
     def forward(self, x_nh: Float[Tensor, "n h"]) -> Tensor:
         """The features."""
-        x = x_nh if self.dense is None else self.dense(x_nh)
-        if self.activation is not None:
-            x = activate(self.activation, x)
+        x: Tensor = x_nh
+        for dense in (self.inner, self.dense):
+            x = x if dense is None else dense(x)
+            x = x if dense is None or not self.activation else activate(self.activation, x)
         x = x if self.norm is None else self.norm(x)
         return dropout(x, self.dropout, self.training)
 

@@ -24,6 +24,7 @@ from tests.net.programs import FARM, TOY, copied
 UNIONS = (
     "attention",
     "positions",
+    "scaled",
     "share",
     "norm",
     "ffn",

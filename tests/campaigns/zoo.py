@@ -55,6 +55,7 @@ TOKENIZERS = {
     "camembert": Folder(known.CAMEMBERT), "modernbert": Folder(known.WRITTEN, WRITTEN),
     "deberta-v2": Folder(known.DEBERTA, {"do_lower_case": False, "vocab_type": "spm"}),
     "eurobert": Folder(known.WRITTEN, WRITTEN, model_type="eurobert"),
+    "ultrabert": Folder(known.WRITTEN, WRITTEN, model_type="ultrabert"),
 }  # fmt: skip
 """The tokenizer of each layout; XLM's have no fast one, and NeoBERT no class in transformers."""
 OTHERS: dict[str, Any] = {

@@ -26,7 +26,8 @@ from bertc.run.models.loading import load
 from bertc.run.models.runs import export_run, import_run
 from bertc.run.train.loop import train
 from bertc.text.vocab.vocabulary import vocabulary_of
-from tests.hub.hf_models import DECODER, GEMMA, case, respell
+from tests.hub import test_round_trip
+from tests.hub.hf_models import DECODER, GEMMA, LLAMA3, ULTRA, case, respell
 from tests.hub.test_round_trip import close, encoded, inputs, mlm_logits
 from tests.hub.test_tokenizers import ODD, rows
 
@@ -81,6 +82,7 @@ def test_ids_are_those_of_transformers_with_the_ends_that_a_tokenizer_puts(of, t
 NETWORKS = [
     case("Qwen3ForCausalLM", DECODER), case("MistralForCausalLM", DECODER, sliding_window=4),
     case("Gemma3ForCausalLM", GEMMA, use_bidirectional_attention=True),
+    case("UltrabertForMaskedLM", ULTRA),
 ]  # fmt: skip
 
 
@@ -100,7 +102,11 @@ def test_padding_on_either_side_changes_nothing_and_gradients_are_those_of_trans
     for of_all in (mlm_logits(ours, encoded(ours, batch))[read], reference(**batch).logits[read]):
         F.cross_entropy(of_all, labels).backward()
     family = family_named(reference.config.model_type)
-    theirs = {name: p.grad for name, p in reference.named_parameters()}
+    spelled = {"head.decoder": "cls"} if chosen.cls.startswith("Ultra") else {}
+    theirs = {
+        f"{spelled.get(name[:-7], name[:-7])}.weight".replace("model.", f"{family.prefix}."): p.grad
+        for name, p in reference.named_parameters()
+    }
     weights = dict(ours.named_parameters())
     for name, key in keys(family, ours.resolved.encoder, weights, {}).items():
         wanted = theirs.pop(key, None)
@@ -236,6 +242,7 @@ SIZES: dict[str, tuple[Any, ...]] = {
     "Qwen3-0.6B": ("qwen3", 1024, 28, 128, 16, 8, 3072, 151_936, True),
     "Llama-3.2-1B": ("llama", 2048, 16, 64, 32, 8, 8192, 128_256, True),
     "Mistral-7B": ("mistral",),
+    "UltraBERT": ("ultrabert",),
     "EmbeddingGemma-300M": ("gemma3_text", 768, 24, 256, 3, 1, 1152, 262_144, True),
 }
 
@@ -245,7 +252,8 @@ def test_networks_have_as_many_weights_as_those_of_transformers(name, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(dict(zip(COLUMNS, SIZES[name], strict=False))))
     config = transformers.AutoConfig.from_pretrained(tmp_path)
     with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(config)
+        heads = "MaskedLM" if name == "UltraBERT" else "CausalLM"
+        model = getattr(transformers, f"AutoModelFor{heads}").from_config(config)
     found = program_of(tmp_path)
     assert sum(w.numel for w in model_weights(found)) == sum(p.numel() for p in model.parameters())
 
@@ -259,11 +267,38 @@ def test_presets_have_as_many_weights_as_the_releases_and_their_layouts(name, la
     assert family_for(resolved, pad=0).model_type == layout
 
 
+def test_first_files_of_ultrabert_have_a_window_and_a_base_for_each_layer(tmp_path):
+    case("UltrabertForSequenceClassification", ULTRA, vocab_size=400).save(tmp_path)
+    write_tokenizer(tmp_path, "Llama")
+    respell(
+        tmp_path, classifier_pooling="mean", attention_windows=[4, None, 0, 4],
+        rope_theta=[30.0, 400.0, 500.0, 20.0], **dict.fromkeys(("layer_types", "rope_parameters")),
+    )  # fmt: skip
+    reference = transformers.AutoModel.from_pretrained(tmp_path).eval()
+    test_round_trip.assert_outputs_agree(load(tmp_path), reference, inputs(reference, 16))
+    known = vocabulary_of(tmp_path, 400)
+    texts = transformers.AutoTokenizer.from_pretrained(tmp_path)(ODD)["input_ids"]
+    assert [rows(known, text)[0] for text in ODD] == texts
+    notes = " ".join(import_model(tmp_path).notes)
+    assert 'is left: no task of bertc fits classifier_pooling = "mean"' in notes
+    respell(tmp_path, attention_windows=[4, None])
+    with pytest.raises(DataError, match="attention_windows has 2 entries for 4 layers"):
+        import_model(tmp_path)
+
+
+def test_angles_scaled_as_in_first_files_come_before_those_of_today(tmp_path):
+    case("LlamaForCausalLM", DECODER).save(tmp_path)
+    for scaled in ({**LLAMA3, "rope_theta": 9.0}, {"type": "yarn", "factor": 64.0}):
+        respell(tmp_path, rope_scaling=scaled, rope_theta=50.0, max_position_embeddings=64)
+        reference = transformers.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+        test_round_trip.assert_outputs_agree(load(tmp_path), reference, inputs(reference, 60))
+
+
 def test_what_is_not_computed_is_refused_by_name(tmp_path):
     case("LlamaModel", DECODER, num_hidden_layers=1).save(tmp_path)
     scaled = {"rope_type": "llama3", "rope_theta": 500_000.0, "factor": 32.0}
     for settings in (
-        {"rope_parameters": scaled}, {"rope_scaling": scaled},
+        {"rope_parameters": scaled}, {"rope_scaling": {"type": "dynamic", "factor": 2.0}},
         {"model_type": "mistral", "sliding_window": 8, "is_causal": False},
         {"model_type": "qwen3", "use_sliding_window": True},
         {

@@ -27,7 +27,7 @@ from tests.learn.material import rows, vocab
 
 NO_SEGMENTS = (
     "distilbert", "mpnet", "modernbert", "eurobert", "deberta-v2", "esm", "esmc",
-    "qwen3", "llama", "mistral", "gemma3_text",
+    "qwen3", "llama", "mistral", "gemma3_text", "ultrabert",
 )  # fmt: skip
 LEFT = ("contact_head.regression.weight", "contact_head.regression.bias", "inv_freq")
 """Ends of names of tensors that no state depends on."""

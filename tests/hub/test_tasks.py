@@ -16,7 +16,7 @@ from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regre
 from bertc.ir.learning.objective import Mlm, Nsp, Plm, Term
 from bertc.ir.learning.task import Glue, Squad
 from bertc.ir.methods.adapter import Lora
-from bertc.ir.network import positions
+from bertc.ir.network import attention, positions
 from bertc.ir.network.attention import DisentangledAttention, FullAttention, RelativeAttention
 from bertc.ir.network.ffn import Glu
 from bertc.ir.network.head import LinearHead, TransformHead
@@ -59,6 +59,7 @@ ROTARY = GATED | {"norm": PreNorm(eps=1e-5, bias=False, embeddings=True, first=F
 ROTARY |= {"head": TransformHead(bias=False)}
 RMS = GATED | {"head": LinearHead(bias=False, tied=False)}
 RMS |= {"activation": Glu(kind="swiglu", bias=False), "norm": PreNorm(eps=1e-5, function="rms")}
+ULTRA = RMS | {"attention": attention.LocalAttention(window=8, bias=False), "pooler": False}
 DISENTANGLED: dict[str, Any] = {
     "attention": DisentangledAttention(buckets=8, distance=16), "segments": 0,
     "positions": positions.NoPositions(),
@@ -107,6 +108,8 @@ CASES = [
     *cases("ModernBert", MODERN, SC, **ONE, classifier_pooling="mean", classifier_bias=True,
            norm_bias=True),
     *cases("ModernBert", MODERN, TC, **THREE, classifier_pooling="mean"),
+    *cases("Ultrabert", hf_models.ULTRA, SC, TC, **THREE), *cases("Ultrabert", hf_models.ULTRA, QA),
+    *cases("Ultrabert", hf_models.ULTRA, SC, **ONE, classifier_dropout=0.3),
     *cases("NomicBert", MODERN, SC, TC, **THREE), *cases("MPNet", MPNET, SC, TC, **THREE),
     *cases("MPNet", MPNET, SC, **ONE), *cases("MPNet", MPNET, MC, QA),
     *cases("DebertaV2", DEBERTA, SC, **THREE, cls_dropout=0.2),
@@ -261,6 +264,8 @@ OWN: list[tuple[dict[str, Any], AnyTask, str, str]] = [
     (RMS | {"pooler": "gelu-mean"}, Glue(task="rte", data="x", dropout=0.0),
      "EuroBertForSequenceClassification", ""),
     (RMS | {"pooler": "gelu"}, Regress(dropout=0.0), "EuroBertForSequenceClassification", ""),
+    (ULTRA, Glue(task="rte", data="x", dropout=0.0), "UltrabertForSequenceClassification", ""),
+    (ULTRA | {"pooler": True}, Regress(), "", "pooler=true stands in the way: the UltraBERT"),
     (RMS | {"pooler": "gelu"}, Choose(), "", "task=choose stands in the way: EuroBERT"),
     (DISENTANGLED | {"pooler": "gelu"}, Glue(task="mnli", data="x", dropout=0.2),
      "DebertaV2ForSequenceClassification", ""),

@@ -132,6 +132,8 @@ PROGRAMS: dict[str, dict[str, str]] = {
                "initializer": "truncated-normal(0.02, cut=3, depth_scaled=true)"},
     "rms": {"objective": "mlm", "norm": "pre(function=rms)", "activation": "swiglu",
             "head": "linear(tied=false)", "initializer": "uniform(0.02)"},
+    "two layers": {"objective": "mlm", "norm": "pre(function=rms)", "head": "two-layer(24)",
+                   "attention": "local(8, global_layers=[1])", "positions": "rotary(500, 20)"},
     "elc": {"objective": "mntp", "residual": "elc", "norm": "pre(inner=true, context=true)",
             "activation": "geglu-tanh(bias=false)"},
     "dwa": {"objective": "mlm", "residual": "dwa", "norm": "pre(after_attention=true)",

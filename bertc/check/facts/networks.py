@@ -107,7 +107,8 @@ def _most_like(encoder: Encoder, vocabulary: str) -> System:
             return "nomic"
         if norm.function != "rms":
             return "modernbert" if norm.embeddings else "roberta"
-        return "neobert" if positions.pairs == "interleaved" else "eurobert"
+        ours: System = "ultrabert" if encoder.head.kind == "two-layer" else "eurobert"
+        return "neobert" if positions.pairs == "interleaved" else ours
     unsegmented = not encoder.segments and not encoder.causal and not encoder.attention.distances
     plain = encoder.head.kind == "linear" and encoder.ffn.kind == "mlp"
     if encoder.languages or (unsegmented and plain):

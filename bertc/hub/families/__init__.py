@@ -23,6 +23,7 @@ from bertc.hub.families.modernbert import MODERNBERT
 from bertc.hub.families.neobert import NEOBERT
 from bertc.hub.families.nomic import NOMIC
 from bertc.hub.families.roberta import CAMEMBERT, MPNET, ROBERTA, XLM_ROBERTA
+from bertc.hub.families.ultrabert import ULTRABERT
 from bertc.hub.families.xlm import XLM
 from bertc.hub.families.xlnet import XLNET
 from bertc.ir.network import ffn, head, residual, sharing
@@ -33,8 +34,8 @@ from bertc.ir.program import Resolved, layout_of
 from bertc.lang import setting_shape, show_value
 
 FAMILIES: tuple[Family, ...] = (
-    XLNET, DEBERTA, MPNET, NEOBERT, ESMC, GEMMA3, QWEN3, MISTRAL, LLAMA, ESM, MODERNBERT, EUROBERT,
-    NOMIC, ELECTRA, DISTILBERT, XLM, ALBERT, XLM_ROBERTA, CAMEMBERT, ROBERTA, BERT,
+    XLNET, DEBERTA, MPNET, NEOBERT, ESMC, GEMMA3, QWEN3, MISTRAL, LLAMA, ESM, MODERNBERT, ULTRABERT,
+    EUROBERT, NOMIC, ELECTRA, DISTILBERT, XLM, ALBERT, XLM_ROBERTA, CAMEMBERT, ROBERTA, BERT,
 )  # fmt: skip
 """Order in which families are tried for a program; the last accepts all that remain."""
 
@@ -78,7 +79,8 @@ def unlike(family: Family, candidate: Candidate) -> Iterator[Obstacle]:
         yield Obstacle(f"kind={type(encoder).__name__.lower()}", f"{layout} has no such kind")
     pooler, activation = encoder.pooler, encoder.head_activation
     if pooler and pooler not in family.poolers:
-        units = head.POOLINGS[next(iter(family.poolers))].units or ("a norm",)
+        usual = next(iter(family.poolers), None)
+        units = (head.POOLINGS[usual].units or ("a norm",)) if usual else ("no pooler",)
         named = ({"relu": "ReLU", "gelu": "GELU"}.get(unit, unit) for unit in units)
         why = f"{layout} has {' and '.join(named)} there"
         yield Obstacle(f"pooler={str(pooler).lower()}", why, f"pooler={family.usual_pooler}")

@@ -88,7 +88,7 @@ BERT = Family(
         hf_class("BertModel", "pooler"),
     ),
     labels={"mlm": "labels", "nsp": "next_sentence_label"},
-    tasks=TaskHeads(pooled_classes("Bert"), dropout="classifier_dropout"),
+    tasks=TaskHeads(pooled_classes("Bert")),
     claims=lambda candidate: True,
     recipe="bert",
     vocabulary=WordPiece,

@@ -8,7 +8,7 @@ from bertc.hub.families import config, family
 from bertc.hub.families.config import PadId, Single, Tokens, VocabularySize
 from bertc.hub.families.eurobert import BODY
 from bertc.hub.families.family import Candidate, Family, Obstacle
-from bertc.hub.families.rotary_like import HfGrouped
+from bertc.hub.families.rotary_like import Content, HfGrouped
 from bertc.ir.base import Width
 from bertc.ir.learning.objective import Clm, Mntp, Pretraining
 from bertc.ir.network.attention import FullAttention, LocalAttention
@@ -68,8 +68,8 @@ class HfQwen3(HfDecoder):
     max_position_embeddings: Width = 32_768
     layer_types: list[Literal["full_attention"]] | None = None
 
-    def _attention(self, kv_heads: int) -> FullAttention:
-        return FullAttention(kv_heads=kv_heads, bias=self.attention_bias, norm="rms")
+    def _attention(self, **how: Any) -> FullAttention:
+        return FullAttention(**how, norm="rms")
 
 
 class HfLlama(HfDecoder):
@@ -100,16 +100,15 @@ class HfMistral(HfDecoder):
             raise ValueError(message, config.NO_CLASS)
         return self
 
-    def _attention(self, kv_heads: int) -> FullAttention | LocalAttention:
+    def _attention(self, **how: Any) -> Content:
         if self.sliding_window is None:
-            return FullAttention(kv_heads=kv_heads, bias=False)
-        return LocalAttention(window=2 * self.sliding_window - 2, kv_heads=kv_heads, bias=False)
+            return FullAttention(**how)
+        return LocalAttention(window=2 * self.sliding_window - 2, **how)
 
-    def settings(self) -> dict[str, Any]:
-        known = super().settings()
-        theta = known["positions"].theta
-        turned = RotaryPositions(theta=theta, local_theta=theta)
-        return {**known, **({"positions": turned} if self.sliding_window else {})}
+    def _positions(self) -> RotaryPositions:
+        turned = super()._positions()
+        near = {"local_theta": turned.theta} if self.sliding_window else {}
+        return turned.model_copy(update=near)
 
     @classmethod
     def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
@@ -119,11 +118,9 @@ class HfMistral(HfDecoder):
 
 
 def obstacle_of(candidate: Candidate, both_ways: bool = False) -> Obstacle | None:
-    """The first thing that no class of decoders has: a pooler, rows or windows otherwise."""
+    """The first thing that no class of decoders has: rows or windows of tokens on both sides."""
     encoder = candidate.encoder
-    if encoder.pooler:
-        return Obstacle(f"pooler={str(encoder.pooler).lower()}", "it has none", "pooler=false")
-    if encoder.causal:
+    if encoder.causal or encoder.pooler:
         return None
     if encoder.attention.kind == "local" and not both_ways:
         return Obstacle("causal=false", "its windows are of earlier tokens")
@@ -143,7 +140,7 @@ def decoder_tasks(title: str, classes: int = 2) -> family.TaskHeads:
     of_rows = family.TaskClass(rows, "score", "unread", dropout=unnamed)
     of_tokens = family.TaskClass(f"{title}ForTokenClassification", "score", "unread")
     known, none = (of_rows, of_tokens)[:classes], f"{title} has no class for it that is read"
-    return family.TaskHeads(known, "classifier_dropout", default=0.1, otherwise=none)
+    return family.TaskHeads(known, default=0.1, otherwise=none)
 
 
 def decoder(title: str, settings: type[HfDecoder], claims: Any, **names: str) -> Family:
@@ -152,14 +149,14 @@ def decoder(title: str, settings: type[HfDecoder], claims: Any, **names: str) ->
         title=title, config=settings, prefix="model", classes=decoder_classes(title),
         names={**BODY, **names, "heads.clm": "lm_head", "heads.mlm": "lm_head"},
         copies={"lm_head.weight": "embed_tokens.weight"}, tasks=decoder_tasks(title),
-        claims=claims, recipe="bert", vocabulary=ByteBpe, obstacle=obstacle_of,
+        claims=claims, recipe="bert", vocabulary=ByteBpe, poolers={}, obstacle=obstacle_of,
     )  # fmt: skip
 
 
 def _is_llama(candidate: Candidate) -> bool:
     """True for the blocks of all decoders here that read as one."""
     encoder = candidate.encoder
-    return encoder.causal and encoder.positions.kind == "rotary" and encoder.norm.function == "rms"
+    return encoder.causal and candidate.turns and encoder.norm.function == "rms"
 
 
 QUERY_KEY = {
@@ -169,9 +166,7 @@ QUERY_KEY = {
 QWEN3 = decoder(
     "Qwen3",
     HfQwen3,
-    lambda c: (
-        c.encoder.positions.kind == "rotary" and getattr(c.encoder.attention, "norm", "") == "rms"
-    ),
+    lambda c: c.turns and getattr(c.encoder.attention, "norm", "") == "rms",
     **QUERY_KEY,
 )
 MISTRAL = decoder(

@@ -64,7 +64,6 @@ ELECTRA = Family(
             replace(OF_CHOICES, pooler="perhaps", own_pooler="sequence_summary.summary"),
             *bert.token_classes("Electra"),
         ),
-        dropout="classifier_dropout",
         summary={"summary_activation": "gelu"},
     ),
     claims=_claims,

@@ -6,6 +6,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from bertc.hub.families import bert, config, family
+from bertc.hub.families.decoders import QUERY_KEY
 from bertc.hub.families.eurobert import BODY
 from bertc.hub.families.roberta import HfRoberta
 from bertc.hub.families.rotary_like import HfTurned
@@ -95,7 +96,7 @@ def _beside(encoder: Encoder) -> dict[str, list[Any]]:
 def _claims(candidate: family.Candidate) -> bool:
     """True for dropped masks, and for rotary positions beside pre-norm and parts without a gate."""
     encoder = candidate.encoder
-    turns = encoder.positions.kind == "rotary" and encoder.norm.kind == "pre"
+    turns = candidate.turns and encoder.norm.kind == "pre"
     plain = turns and encoder.norm.function == "layer" and encoder.ffn.kind == "mlp"
     return plain or encoder.table.dropped >= 0 or "esm" in candidate.systems
 
@@ -107,7 +108,6 @@ def _tasks(classes: str, of_tokens: str, default: float | None) -> family.TaskHe
             family.TaskClass(of_rows, "classifier.out_proj", "read", "classifier.dense"),
             family.TaskClass(f"{classes}ForTokenClassification", of_tokens, "unread"),
         ),
-        dropout="classifier_dropout",
         default=default,
         otherwise="ESM has no class for choices and spans",
     )
@@ -180,17 +180,13 @@ ESMC = family.Family(
     prefix="esmc",
     names={
         **BODY,
-        "encoder.attention.{n}.query_norm": "layers.{n}.self_attn.q_norm",
-        "encoder.attention.{n}.key_norm": "layers.{n}.self_attn.k_norm",
+        **QUERY_KEY,
         **bert.mlm_keys("lm_head", "lm_head.decoder", "layer_norm"),
     },
     copies={},
     classes=(family.hf_class("EsmcForMaskedLM", "mlm"), family.hf_class("EsmcModel")),
     tasks=_tasks("Esmc", "score", default=0.1),
-    claims=lambda c: (
-        c.encoder.positions.kind == "rotary"
-        and getattr(c.encoder.attention, "over", "head") == "width"
-    ),
+    claims=lambda c: c.turns and getattr(c.encoder.attention, "over", "head") == "width",
     recipe="roberta",
     vocabulary=Words,
 )

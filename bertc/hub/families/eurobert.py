@@ -44,11 +44,10 @@ EUROBERT = Family(
     classes=(hf_class("EuroBertForMaskedLM", "mlm"), hf_class("EuroBertModel")),
     tasks=TaskHeads(
         (bert.pooled_classes("EuroBert", "dense")[0], bert.token_classes("EuroBert")[0]),
-        dropout="classifier_dropout",
         default=0.0,
         otherwise="EuroBERT has no class for choices and spans",
     ),
-    claims=lambda c: c.encoder.positions.kind == "rotary" and c.encoder.norm.function == "rms",
+    claims=lambda c: c.turns and c.encoder.norm.function == "rms",
     recipe="eurobert",
     vocabulary=ByteBpe,
     # The mean of logits is that of the states before their linear layer.

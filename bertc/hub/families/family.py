@@ -85,7 +85,7 @@ class TaskClass:
     name ``own_pooler``, and its norm, if it has one, under ``own_norm``. All have keys without
     prefix. ``dropout`` is the setting of the dropout before the head where it is not that of the
     family; if absent, it is the encoder's. ``always`` are settings of the pooler as the class has
-    it, whatever a file says.
+    it, whatever a file says; ``needs`` those that a file of a task of bertc has.
     """
 
     name: str
@@ -96,6 +96,7 @@ class TaskClass:
     dropout: str = ""
     own_norm: str = ""
     always: Mapping[str, Any] = field(default_factory=dict)
+    needs: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def kinds(self) -> tuple[AnswerKind, ...]:
@@ -119,7 +120,7 @@ class TaskClass:
         if self.pooler == "perhaps":
             plain = {} if pooled else {"summary_activation": ""}  # else the pooler's
             return {"summary_type": self.summary_type, "summary_use_proj": pooled, **plain}
-        return {}
+        return self.needs
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ class TaskHeads:
     """
 
     classes: tuple[TaskClass, ...]
-    dropout: str
+    dropout: str = "classifier_dropout"
     default: float | None = None
     otherwise: str = ""
     summary: Mapping[str, Any] = field(default_factory=dict)
@@ -161,6 +162,11 @@ class Candidate(NamedTuple):
     def encoder(self) -> Encoder:
         """The encoder of the main network."""
         return transformer(self.resolved)
+
+    @property
+    def turns(self) -> bool:
+        """True if positions turn its queries and keys."""
+        return self.encoder.positions.kind == "rotary"
 
     @property
     def tuned(self) -> bool:
@@ -214,7 +220,7 @@ class Family:
     head_activation: Activation | None = None
     """The activation of its masked-LM head, if it differs from the layers'."""
     poolers: Mapping[PoolerKind, Mapping[str, Any]] = field(default_factory=lambda: {True: {}})
-    """The kinds of its pooler, each with the settings that say it, the usual one first."""
+    """The kinds of its pooler, each with the settings that say it, the usual one first, if any."""
     older: Mapping[str, str] = field(default_factory=dict)
     """Beginnings of keys that some files have, and those of the names above."""
     unread: frozenset[str] = frozenset()
@@ -233,7 +239,7 @@ class Family:
     @property
     def usual_pooler(self) -> str:
         """Its usual kind of pooler, as a value of the setting."""
-        return str(next(iter(self.poolers))).lower()
+        return str(next(iter(self.poolers), False)).lower()
 
     def class_for(self, parts: frozenset[str]) -> HfClass | None:
         """The largest class all of whose parts are present."""

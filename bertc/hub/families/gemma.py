@@ -6,14 +6,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bertc.hub.families import config, decoders
+from bertc.hub.families import config, decoders, rotary_like
 from bertc.hub.families.config import PadId, Single, Tokens, VocabularySize
 from bertc.hub.families.family import Reshape
-from bertc.hub.families.modernbert import GLOBAL, LOCAL, LayerKind
-from bertc.hub.families.rotary_like import UNSCALED, GateActivation, Rope
+from bertc.hub.families.rotary_like import GLOBAL, LOCAL, GateActivation, LayerKind
 from bertc.ir.base import Width
 from bertc.ir.network import norm
-from bertc.ir.network.attention import FullAttention, LocalAttention
+from bertc.ir.network.attention import LocalAttention
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Glu
 from bertc.ir.network.positions import RotaryPositions, Theta
@@ -34,7 +33,6 @@ class HfGemma3(decoders.HfDecoder):
     missing = decoders.HfDecoder.missing | {"mlp_bias", "hidden_act", "is_causal"}
     only = {
         "is_causal": Single(True, "use_bidirectional_attention says so"),
-        **{name: single for name, single in config.ROPE.items() if name == "rope_scaling"},
         **dict.fromkeys(
             ("final_logit_softcapping", "attn_logit_softcapping"), Single(None, "scores have a cap")
         ),
@@ -56,7 +54,8 @@ class HfGemma3(decoders.HfDecoder):
     sliding_window: Annotated[int, Field(ge=2, le=500_000)] = 4096
     sliding_window_pattern: config.Layers = 6
     layer_types: list[LayerKind] | None = None
-    rope_parameters: dict[LayerKind, Rope | None] | None = UNSCALED  # type: ignore[assignment]
+    rope_parameters: rotary_like.Ropes | None = rotary_like.UNSCALED  # type: ignore[assignment]
+    rope_scaling: None = rotary_like.UNSCALED
     rope_theta: Theta = 1_000_000.0
     rope_local_base_freq: Theta = 10_000.0
 
@@ -71,51 +70,34 @@ class HfGemma3(decoders.HfDecoder):
     def meant(cls, name: str, value: Any) -> Any:
         return not value if name == "use_bidirectional_attention" else value
 
-    @property
-    def _far(self) -> tuple[int, ...]:
-        """The layers without a window."""
-        if self.layer_types:
-            return tuple(n for n, kind in enumerate(self.layer_types) if kind == GLOBAL)
-        step = self.sliding_window_pattern
-        return tuple(range(step - 1, self.num_hidden_layers, step))
+    def _attention(self, **how: Any) -> rotary_like.Content:
+        period, layers = self.sliding_window_pattern, range(1, self.num_hidden_layers + 1)
+        kinds = self.layer_types or [LOCAL if n % period else GLOBAL for n in layers]
+        sides = self.sliding_window - 1 if self.is_causal else self.sliding_window // 2
+        return rotary_like.windows_by_kind(kinds, sides, {**how, "norm": "rms"})
 
-    def _attention(self, kv_heads: int) -> FullAttention | LocalAttention:
-        how: dict[str, Any] = {"kv_heads": kv_heads, "bias": self.attention_bias, "norm": "rms"}
-        if len(self._far) == self.num_hidden_layers:
-            return FullAttention(**how)
-        width = self.sliding_window
-        window = 2 * width - 2 if self.is_causal else width // 2 * 2
-        return LocalAttention(window=window, global_layers=self._far, **how)
+    def _positions(self) -> RotaryPositions:
+        bases = self.rope_theta, self.rope_local_base_freq
+        return rotary_like.turned_by_kind(self.rope_parameters, *bases)
 
     def settings(self) -> dict[str, Any]:
-        ropes = self.rope_parameters or {}
-        far, near = ropes.get("full_attention"), ropes.get("sliding_attention")
-        theta = (far and far.rope_theta) or self.rope_theta
-        local = (near and near.rope_theta) or self.rope_local_base_freq
-        plain = self.model_copy(update={"rope_parameters": None})
-        return super(HfGemma3, plain).settings() | {
+        return super().settings() | {
             "norm": norm.PreNorm(
                 eps=self.layer_norm_eps, function="rms", after_attention=True, after_ffn=True
             ),
             "table": WholeTable(scaled=True),
-            "positions": RotaryPositions(theta=theta, local_theta=local),
         }
 
     @classmethod
     def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-        attention, turned, depth = encoder.attention, encoder.positions, encoder.depth
-        assert isinstance(turned, RotaryPositions), "as claimed"
-        kinds = [GLOBAL if attention.at(n).reach is None else LOCAL for n in range(depth)]
-        far, near = (Rope(rope_theta=x).model_dump() for x in (turned.theta, turned.local_theta))
-        width: dict[str, int] = {}
+        attention, width = encoder.attention, dict[str, int]()
         if isinstance(attention, LocalAttention):
             half = attention.window // 2
             width["sliding_window"] = half + 1 if encoder.causal else 2 * half
         gate = encoder.ffn.gate_activation if isinstance(encoder.ffn, Glu) else "gelu"
         return {
-            **super().values(encoder, tokens), **width, "is_causal": not encoder.causal,
-            "hidden_act": config.ACTIVATIONS[gate], "layer_types": kinds,
-            "rope_parameters": {GLOBAL: far, LOCAL: near},
+            **super().values(encoder, tokens), **rotary_like.by_kind(encoder), **width,
+            "is_causal": not encoder.causal, "hidden_act": config.ACTIVATIONS[gate],
             "query_pre_attn_scalar": encoder.layers[0].head_dim,
         }  # fmt: skip
 
@@ -129,9 +111,7 @@ GEMMA3 = replace(
     decoders.decoder(
         "Gemma3",
         HfGemma3,
-        lambda c: (
-            c.encoder.positions.kind == "rotary" and getattr(c.encoder.norm, "after_ffn", False)
-        ),
+        lambda c: c.turns and getattr(c.encoder.norm, "after_ffn", False),
         **decoders.QUERY_KEY,
         **{
             f"encoder.{part}.{{n}}.{ours}": f"layers.{{n}}.{theirs}_layernorm"

@@ -4,24 +4,22 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bertc.hub.families import bert, config, family
+from bertc.hub.families import bert, config, family, rotary_like
 from bertc.hub.families.family import ANSWERS, TaskClass, hf_class
-from bertc.hub.families.rotary_like import UNSCALED, GateActivation, HfGated, Rope
+from bertc.hub.families.rotary_like import GLOBAL, GateActivation, LayerKind
 from bertc.ir.base import Probability, TruncatedNormal, Width
 from bertc.ir.network import layer, norm
 from bertc.ir.network.attention import FullAttention, LocalAttention
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.head import TransformHead
-from bertc.ir.network.positions import RotaryPositions, Theta
+from bertc.ir.network.positions import Theta
 from bertc.ir.program.settings import Heads
 from bertc.ir.vocabulary import ByteBpe
 
-GLOBAL, LOCAL = "full_attention", "sliding_attention"
 GLOBAL_EVERY, GLOBAL_THETA, LOCAL_THETA = 3, 160_000.0, 10_000.0
-LayerKind = Literal["full_attention", "sliding_attention"]
 
 
-class HfModernBert(HfGated):
+class HfModernBert(rotary_like.HfGated):
     """ModernBertConfig, under the names of BertConfig, in today's spelling and in that of 2024."""
 
     spelling = {
@@ -38,7 +36,7 @@ class HfModernBert(HfGated):
     )
     only = {
         "decoder_bias": config.Single(True, "scores have no bias"),
-        "rope_scaling": config.ROPE["rope_scaling"],
+        "rope_scaling": config.Single(None, "angles grow otherwise with positions"),
         "head_dim": config.Single(None, "heads do not fill the hidden width"),
         "sliding_window": config.Single(None, "windows are twice as wide"),
     }
@@ -62,16 +60,12 @@ class HfModernBert(HfGated):
     local_attention: Annotated[int, Field(ge=2, le=1_000_000)] = 128
     layer_types: list[LayerKind] | None = None
     global_attn_every_n_layers: config.Layers = GLOBAL_EVERY
-    rope_parameters: dict[LayerKind, Rope | None] | None = UNSCALED
+    rope_parameters: rotary_like.Ropes | None = rotary_like.UNSCALED
     global_rope_theta: Theta = GLOBAL_THETA
     local_rope_theta: Theta | None = LOCAL_THETA
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
-        entry_count = len(self.layer_types or ())
-        if entry_count not in (0, self.num_hidden_layers):
-            entries = f"layer_types has {entry_count} entries for {self.num_hidden_layers} layers"
-            raise ValueError(entries, config.NO_CLASS)
         in_head, in_gate = self.classifier_activation, self.hidden_act
         if config.MEANING[in_head] != config.MEANING[in_gate]:
             message = f"classifier_activation = {in_head}, hidden_activation = {in_gate}"
@@ -94,15 +88,12 @@ class HfModernBert(HfGated):
         )  # fmt: skip
 
     def settings(self) -> dict[str, Any]:
-        ropes = self.rope_parameters or {}
-        far, near = ropes.get("full_attention"), ropes.get("sliding_attention")
-        theta = (far and far.rope_theta) or self.global_rope_theta
         # ModernBERT's first configurations have null where both are the same.
-        local = (near and near.rope_theta) or self.local_rope_theta or theta
+        bases = self.global_rope_theta, self.local_rope_theta
         std, cut, eps = self.initializer_range, self.initializer_cutoff_factor, self.layer_norm_eps
         return super().settings() | {
             "norm": norm.PreNorm(eps=eps, bias=self.norm_bias, embeddings=True, first=False),
-            "positions": RotaryPositions(theta=theta, local_theta=local),
+            "positions": rotary_like.turned_by_kind(self.rope_parameters, *bases),
             "attention": self._attention(),
             "dropout": layer.Dropout(hidden=0, attention=0, ffn=self.mlp_dropout),
             "initializer": TruncatedNormal(std=std, cut=cut, depth_scaled=True),
@@ -111,18 +102,13 @@ class HfModernBert(HfGated):
 
     @classmethod
     def values(cls, encoder: Encoder, tokens: config.Tokens) -> dict[str, Any]:
-        attention, positions, head = encoder.attention, encoder.positions, encoder.head
-        assert isinstance(positions, RotaryPositions), "as claimed"
-        known, layers, init = super().values(encoder, tokens), encoder.depth, encoder.initializer
-        kinds = [GLOBAL if attention.at(n).reach is None else LOCAL for n in range(layers)]
-        far, near = (Rope(rope_theta=x) for x in (positions.theta, positions.local_theta))
+        attention, head, init = encoder.attention, encoder.head, encoder.initializer
+        known = super().values(encoder, tokens)
         return {
-            **known, "classifier_activation": known["hidden_act"],
+            **known, **rotary_like.by_kind(encoder), "classifier_activation": known["hidden_act"],
             "classifier_bias": isinstance(head, TransformHead) and head.bias,
             "norm_bias": getattr(encoder.norm, "bias", True), "hidden_dropout_prob": 0.0,
             "attention_probs_dropout_prob": 0.0, "mlp_dropout": encoder.dropout.ffn,
-            "layer_types": kinds,
-            "rope_parameters": {GLOBAL: far.model_dump(), LOCAL: near.model_dump()},
             **({"local_attention": attention.window} if attention.kind == "local" else {}),
             "initializer_cutoff_factor": init.cut if isinstance(init, TruncatedNormal) else 2.0,
             "cls_token_id": known["bos_token_id"] if tokens.cls is None else tokens.cls,
@@ -132,9 +118,8 @@ class HfModernBert(HfGated):
 
 def _claims(candidate: family.Candidate) -> bool:
     """True for rotary positions and layer norms that are not after each part alone."""
-    encoder = candidate.encoder
-    rotary = encoder.positions.kind == "rotary"
-    return rotary and encoder.norm.kind != "post" and encoder.norm.function == "layer"
+    placed = candidate.encoder.norm
+    return candidate.turns and placed.kind != "post" and placed.function == "layer"
 
 
 MODERNBERT = family.Family(
@@ -161,7 +146,6 @@ MODERNBERT = family.Family(
             TaskClass(f"ModernBert{part}", "classifier", "read", "head.dense", own_norm="head.norm")
             for part in ANSWERS
         ),
-        dropout="classifier_dropout",
         default=0.0,
     ),
     claims=_claims,

@@ -81,7 +81,7 @@ NEOBERT = Family(
     },
     copies={},
     classes=(hf_class("NeoBERTLMHead", "mlm"), hf_class("NeoBERT")),
-    tasks=TaskHeads((), dropout="classifier_dropout"),
+    tasks=TaskHeads(()),
     # transformers has no such class: what was imported is written in another layout.
     claims=lambda candidate: False,
     recipe="neobert",

@@ -81,10 +81,9 @@ NOMIC = Family(
     classes=(hf_class("NomicBertForMaskedLM", "mlm"), hf_class("NomicBertModel")),
     tasks=TaskHeads(
         (bert.pooled_classes("NomicBert")[0], bert.token_classes("NomicBert")[0]),
-        dropout="classifier_dropout",
         otherwise="NomicBERT has no class for choices and spans",
     ),
-    claims=lambda c: c.encoder.positions.kind == "rotary" and c.encoder.norm.kind == "post",
+    claims=lambda c: c.turns and c.encoder.norm.kind == "post",
     recipe="nomic",
     vocabulary=WordPiece,
 )

@@ -114,7 +114,6 @@ def _layout(
                 TaskClass(of_rows, "classifier.out_proj", "read", "classifier.dense"),
                 *bert.pooled_classes(classes)[1:],
             ),
-            dropout="classifier_dropout",
         ),
         claims=lambda c: bool(c.encoder.positions.offset) and system in {"", *c.systems},
         recipe="roberta",

@@ -130,6 +130,43 @@ class LinearHead(Node):
         return (*dense, scores, op.VocabularyLoss(rows, head.vocab))
 
 
+class TwoLayerHead(Node):
+    """Two dense layers, an activation after each, then scores; no biases and no norm (UltraBERT).
+
+    The first is ``width`` wide (modeling_ultrabert.py, UltrabertPredictionHead). ``tied=false``: a
+    table of its own.
+    """
+
+    kind: Literal["two-layer"] = "two-layer"
+    decoder: ClassVar[int] = 0
+    affine: ClassVar[bool] = True
+    activation: ClassVar[Literal["gelu-tanh"]] = "gelu-tanh"
+    width: Annotated[int, Field(ge=1, le=1_000_000)] = 768
+    tied: On = True
+    positional = ("width",)
+
+    def weights(self, name: str, head: TokenHead) -> tuple[Weight, ...]:
+        narrow: Dim = ("embedding", head.embedding)
+        inner: Dim = ("feature", self.width)
+        table = matrix(name, ("vocab", head.vocab), narrow, head.init, "head")
+        return (
+            matrix(f"{name}.inner", inner, ("hidden", head.hidden), head.init, "head"),
+            matrix(f"{name}.dense", narrow, inner, head.init, "head"),
+            *(table,) * (not self.tied),
+        )
+
+    def operations(self, head: TokenHead, rows: int) -> op.Operations:
+        inner, narrow = rows * self.width, rows * head.embedding
+        return (
+            op.Product(rows, head.hidden, self.width),
+            op.Pointwise("gelu", inner, kept=inner),
+            op.Product(rows, self.width, head.embedding),
+            op.Pointwise("gelu", narrow, kept=narrow),
+            op.Product(rows, head.embedding, head.vocab),
+            op.VocabularyLoss(rows, head.vocab),
+        )
+
+
 class AdaptiveHead(Node):
     """Softmax over frequent tokens and clusters, then within each cluster (Grave et al. 2017).
 
@@ -168,7 +205,7 @@ class AdaptiveHead(Node):
         return tuple(operations)
 
 
-Head = Annotated[TransformHead | LinearHead | AdaptiveHead, BY_KIND]
+Head = Annotated[TransformHead | LinearHead | TwoLayerHead | AdaptiveHead, BY_KIND]
 """The closed union of heads over the vocabulary."""
 
 

@@ -28,6 +28,7 @@ Order = Literal["none", "forward", "permuted"]
 System = Literal[
     "bert", "roberta", "albert", "electra", "xlnet", "spanbert", "xlm", "stackingbert",
     "distilbert", "modernbert", "eurobert", "deberta", "mosaicbert", "nomic", "neobert",
+    "ultrabert",
 ]  # fmt: skip
 """The systems with published fine-tuning recipes."""
 

@@ -7,7 +7,7 @@ w windows of a passage.
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, count, pairwise
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
@@ -84,7 +84,7 @@ def read_off(
         case Choice() as choice:
             return _choices(choice, scored, len(examples))
         case Tags() as tags:
-            return _tags(tags, rows, scored)
+            return _tags(tags, examples, rows, scored)
         case NamedSpans():
             assert isinstance(task, Spans), "spans by names need their task"
             return _named(task, examples, scored, fit)
@@ -130,28 +130,30 @@ def _choices(choice: Choice, scored: Said, count: int) -> Answers:
     return Answers(labels_given, [tuple(row) for row in parts.tolist()])
 
 
-def _tags(tags: Tags, rows: TaskRows, scored: Said) -> Answers:
+def _tags(tags: Tags, examples: Examples, rows: TaskRows, scored: Said) -> Answers:
     """The tag of every word; a word without a scored token gets `O`, or the first tag."""
-    unscored = tags.names.index("O") if "O" in tags.names else 0
+    unscored = "O" if "O" in tags.names else tags.names[0]
     by_row: list[tuple[str, ...]] = [() for _ in rows.owners]
     sure: list[tuple[float, ...]] = [() for _ in rows.owners]
     for batch, (scores,) in scored:
         values = probabilities(scores, False, NO_FIT)
         for nth, row in enumerate(batch.rows.tolist()):
             words = rows.words[rows.word_begins[row] : rows.word_begins[row + 1]]
-            best_w, sure_w = np.full(len(words), unscored), np.zeros(len(words))
-            read_r = np.flatnonzero(words >= 0)
-            best_w[read_r], sure_w[read_r] = (
-                values[nth, read_r].argmax(1),
-                values[nth, read_r].max(1),
+            by_row[row] = tuple(
+                tags.names[b] if word >= 0 else unscored
+                for b, word in zip(values[nth, : len(words)].argmax(1), words, strict=True)
             )
-            by_row[row] = tuple(tags.names[best] for best in best_w)
-            sure[row] = tuple(sure_w.tolist())
-    # Of an example in windows each scores some of the words, in order.
-    ends = [*np.flatnonzero(np.diff(rows.owners)) + 1, len(rows.owners)]
-    spans_of_rows = [slice(first, end) for first, end in pairwise([0, *map(int, ends)])]
-    labels_given: list[AnswerValue] = [tuple(chain(*by_row[span])) for span in spans_of_rows]
-    return Answers(labels_given, [tuple(chain(*sure[span])) for span in spans_of_rows])
+            sure[row] = tuple(values[nth, : len(words)].max(1).tolist())
+    # Of an example in windows each scores some of the words, in order; none reads the last ones.
+    ends = np.searchsorted(rows.owners, np.arange(len(examples) + 1)).tolist()
+    answers, sures = list[AnswerValue](), list[tuple[float, ...]]()
+    for example, first, end in zip(examples, ends[:-1], ends[1:], strict=True):
+        assert isinstance(example, layouts.TaggedExample), "tags are of sentences"
+        read = tuple(chain(*by_row[first:end]))
+        rest = len(example.words) - len(read)
+        answers.append((*read, *[unscored] * rest))
+        sures.append((*chain(*sure[first:end]), *[0.0] * rest))
+    return Answers(answers, sures)
 
 
 def _named(task: Spans, examples: Examples, scored: Said, fit: HeadFit) -> Answers:

@@ -149,6 +149,9 @@ def _tagged(task: AnyTask, examples: kinds.Examples, rows: RowBuilder) -> None:
             bounds = [*windows(len(ids), max_tokens, task.stride, places[places >= 0])]
         rows.num_windowed += len(bounds) > 1
         rows.num_cut += bounds[-1][1] < len(ids)
+        read = np.flatnonzero((places >= 0) & (places < bounds[-1][1]))
+        rows.num_unread += len(places) - len(read)
+        places = places[: read[-1] + 1] if len(read) else places[:0]  # no row reads the rest
         # A window scores the words with more context in it than in its neighbours. A word without
         # tokens goes with the word before it.
         middles = [(after + end) // 2 for (_, end), (after, _) in pairwise(bounds)]
@@ -157,10 +160,9 @@ def _tagged(task: AnyTask, examples: kinds.Examples, rows: RowBuilder) -> None:
         for (start, end), scored in zip(bounds, words, strict=True):
             rows.add(number, (ids[start:end], None), ())
             firsts = places[scored]
-            read = (firsts >= 0) & (firsts < end)
-            rows.num_unread += int((~read).sum())
-            rows.words.append(np.where(read, firsts - start + len(rows.template.before[0]), -1))
-            rows.tags.append(np.asarray(tags, dtype=np.int64)[scored])
+            shifted = firsts - start + len(rows.template.before[0])
+            rows.words.append(np.where(firsts >= 0, shifted, -1))
+            rows.tags.append(np.asarray(tags[: len(places)], dtype=np.int64)[scored])
 
 
 def _windows(task: AnyTask, examples: kinds.Examples, rows: RowBuilder) -> None:

@@ -225,17 +225,9 @@ def _by_row(
 
 
 def _words(rows: TaskRows, chosen_n: Ints, row_n: Ints, first_n: Ints) -> tuple[NDArray[Any], ...]:
-    """First tokens of words up to the last that has one, their tags, and weights.
-
-    A weight is 0 without a tag or a token.
-    """
+    """First tokens of words, their tags, and weights: 0 without a tag or a token."""
     counts_n = np.diff(rows.word_begins)[chosen_n]
     from_w = token_ranges(rows.word_begins[chosen_n], counts_n)
-    owner_w = np.repeat(np.arange(len(counts_n)), counts_n)
-    nth_w = token_ranges(0 * counts_n, counts_n)
-    counts_n = np.zeros_like(counts_n)
-    np.maximum.at(counts_n, owner_w, (nth_w + 1) * (rows.words[from_w] >= 0))
-    from_w = from_w[nth_w < counts_n[owner_w]]
     places_w, tags_w = rows.words[from_w], rows.tags[from_w]
     weights_w = (places_w >= 0) & (tags_w >= 0)
     places_w = places_w.clip(0) + np.repeat(first_n, counts_n)

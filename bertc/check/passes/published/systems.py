@@ -89,7 +89,8 @@ class Published(NamedTuple):
                 return {"both_orders": True}
             case "distilbert" if task.pooled:  # configuration_distilbert.py, seq_classif_dropout
                 return {"dropout": 0.2}
-            case "xlm" | "modernbert" | "eurobert":  # glue-xnli.py; configuration_modernbert.py
+            # glue-xnli.py; configuration_modernbert.py
+            case "xlm" | "modernbert" | "eurobert" | "ultrabert":
                 return {"dropout": 0.0}
             case "deberta" if task.pooled or isinstance(task, Tagging | Tag):
                 return {"dropout": today.deberta_dropout(task, self.hidden, self.layers)}
@@ -248,5 +249,6 @@ OF_ANY_SIZE: Mapping[System, Callable[[Task], Recipe]] = {
     "neobert": lambda _: today.neobert(),
     # Rates are not known here; EuroBertConfig, classifier_pooling: late.
     "eurobert": lambda task: {**_bert(task), "pooler": "gelu-mean"},
+    "ultrabert": lambda task: {**_bert(task), "pooler": False},
 }
 """Recipes that do not depend on the size of a network."""
