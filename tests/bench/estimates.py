@@ -20,7 +20,7 @@ import gc
 import os
 import statistics
 import time
-from itertools import count, repeat
+from itertools import accumulate, count, repeat
 
 import torch
 from torch.autograd.profiler import profile
@@ -131,11 +131,8 @@ def allocated_bytes(resolved: Resolved) -> int:
         _steps(resolved)
     assert profiler.kineto_results, "a profiler that has run holds its results"
     events = profiler.kineto_results.events()
-    used = peak = 0
-    for event in sorted((e for e in events if e.name() == "[memory]"), key=lambda e: e.start_ns()):
-        used += event.nbytes()
-        peak = max(peak, used)
-    return peak
+    in_order = sorted((e for e in events if e.name() == "[memory]"), key=lambda e: e.start_ns())
+    return max(accumulate((event.nbytes() for event in in_order), initial=0))
 
 
 def _steps(resolved: Resolved) -> None:

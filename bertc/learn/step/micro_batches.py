@@ -88,12 +88,12 @@ def _in_one_direction(
             # Where the share of masked tokens falls, these are the rows of one batch.
             over = reading.part_over(stage, number + index) if falls(stage.objective) else 0.0
             corrupted = corrupt(stage, rows, known, mask_key(seed), over)
-            units = split(corrupted, unit)
-            cut = [part for rows_of_unit in units for part in split(rows_of_unit, microbatch)]
+            cut = split(corrupted, unit)
+            if unit > microbatch:
+                cut = [part for rows_of_unit in cut for part in split(rows_of_unit, microbatch)]
             # A compiled step is recompiled if two of its inputs are one tensor; cut ones differ.
             parts += cut if len(cut) > 1 else [tree_map_only(Tensor, Tensor.detach, corrupted)]
         count = -(-batch // microbatch)
-        begins = range(0, len(parts), count)
-        return [with_counts(parts[begin : begin + count], stage) for begin in begins]
+        return [with_counts(parts[n : n + count], stage) for n in range(0, len(parts), count)]
 
     return micro_batches
