@@ -1,32 +1,19 @@
-"""``bertc eval``: held-out evaluation of a finished, stopped or imported run.
-
-Axes: b windows, w tokens per window, t tokens that a window predicts, v vocabulary.
-"""
+"""``bertc eval``: held-out evaluation of a finished, stopped or imported run; axis v: tokens."""
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from contextlib import closing
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
-from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
-from torch import Tensor
 
-from bertc.base.diagnostics import UsageError
 from bertc.base.storage.paths import StrPath
 from bertc.ir.program import Resolved, stand_in
 from bertc.ir.weight_maps.pruned import units
-from bertc.learn.objectives import Losses, MicroBatch
-from bertc.learn.objectives.targets import NextTokenTargets
 from bertc.learn.step.feed import vocab_tensors
 from bertc.learn.step.objective import make_objective
 from bertc.machine.display import Display, choose
-from bertc.model import EncoderInputs, Outputs
 from bertc.run.beginning.teachers import frozen_networks
 from bertc.run.evaluation import last_tokens
 from bertc.run.evaluation.held_out import Evaluation, evaluate, fetch, heldout_sizes, unigram_nats
@@ -168,10 +155,6 @@ def _of_text(run: OpenRun, data: TextData, how: Manner, view: Display) -> tuple[
     known = characters_by_token(vocabulary)
     costs = [nats_v, *([] if known is None else [torch.from_numpy(known).to(nats_v)])]
     examples = how.examples or (EVERYTHING if how.data else run.examples)
-    began = time.perf_counter()
-    if how.sliding and isinstance(data, RunningData):
-        evaluation = _slide(run, data, costs, how, examples, view)
-        return evaluation, time.perf_counter() - began
     sizes = heldout_sizes(stage, run.microbatch, run.ranks)
     if how.last:
         assert isinstance(data, StageData), "its rows are documents, as Manner says"
@@ -184,58 +167,3 @@ def _of_text(run: OpenRun, data: TextData, how: Manner, view: Display) -> tuple[
     batches, vocab = fetch(data, sizes, examples, view), vocab_tensors(vocabulary, device)
     evaluation = evaluate(model, stage, objective, batches, vocab, costs, run.microbatch, run.ranks)
     return evaluation, time.perf_counter() - began
-
-
-@torch.no_grad()
-def _slide(
-    run: OpenRun, data: RunningData, costs: list[Tensor], how: Manner, tokens: int, view: Display
-) -> Evaluation:
-    """Predict the first ``tokens`` that have a full window before them, each from its window.
-
-    ``costs`` (v,) of each token are its nats by frequency, and its characters if they are known.
-    """
-    model, stage, window, stride = run.model, run.stage, how.sliding, how.stride
-    name = next(term.name for term in stage.objective if term.objective.order == "forward")
-    texts = [text.ids[: window + tokens] for text in chain(*data.heldout_texts)]
-    text = np.concatenate(texts)[: window + tokens]
-    if len(text) <= window:
-        raise UsageError(f"the held-out text is too short: no token has {window} tokens before it")
-    sums = torch.zeros(3 + len(costs), dtype=torch.float64)
-    losses, device = Losses(model, stage, stage.networks()[-1]), next(model.parameters()).device
-    view.begin("evaluating", len(text) - window, "tokens")
-    model.eval()
-    try:
-        for micro_batch in _windows(name, text, window, stride, run.microbatch, device):
-            loss = losses(micro_batch, Outputs(model.read(micro_batch.reading)))[name]
-            targets = micro_batch.terms[name]
-            assert isinstance(targets, NextTokenTargets), "as _windows makes them"
-            guessed = [(cost_v[targets.targets] * targets.weights).sum() for cost_v in costs]
-            sums += torch.stack([loss.sum, loss.correct, loss.count, *guessed]).cpu().double()
-            view.advance(int(loss.count))
-        view.end()
-    finally:
-        model.train()
-    total, hits, count, guess, *characters = sums.tolist()
-    loss, unigram = total / count, guess / count
-    return Evaluation(
-        loss, {name: loss}, {name: hits / count}, int(count),
-        unigram_loss=unigram, unigram_losses={name: unigram},
-        predictions=int(count), characters=round(sum(characters)),
-    )  # fmt: skip
-
-
-def _windows(
-    name: str, text: NDArray[Any], window: int, stride: int, rows: int, device: torch.device
-) -> Iterator[MicroBatch]:
-    """Micro-batches of windows that move on by ``stride``; the last one predicts what is left."""
-    view = sliding_window_view(np.pad(text, (0, stride - 1)), window + 1)[stride - 1 :: stride]
-    asked_t = torch.arange(window - stride, window, device=device)
-    for first in range(0, len(view), rows):
-        part_bw = torch.from_numpy(view[first : first + rows].astype(np.int64)).to(device)
-        ids_bw, next_bt = part_bw[:, :-1], part_bw[:, -stride:]
-        nth_bt = torch.arange(next_bt.numel(), device=device).view_as(next_bt) + first * stride
-        yield MicroBatch(
-            reading=EncoderInputs(ids_bw, output_positions=asked_t.expand_as(next_bt)),
-            originals=ids_bw,
-            terms={name: NextTokenTargets(next_bt, (nth_bt < len(text) - window).float())},
-        )
