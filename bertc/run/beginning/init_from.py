@@ -32,8 +32,7 @@ from bertc.run.models.loading import Weights, digest_of, read_checkpoint, read_m
 from bertc.run.records import checkpoints
 from bertc.tasks.corpus import PreparedCorpus
 from bertc.text.cache.store import Silent
-from bertc.text.vocab.static_vectors import vectors_of_text, vectors_of_words
-from bertc.text.vocab.token_rows import TokenSums, token_sums
+from bertc.text.vocab.token_rows import TokenSums, token_sums, vectors_of_text, vectors_of_words
 from bertc.text.vocab.vocabulary import Vocabulary, vocabulary_of
 from bertc.text.vocabularies import first_pieces
 

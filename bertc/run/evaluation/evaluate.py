@@ -1,7 +1,6 @@
 """``bertc eval``: held-out evaluation of a finished, stopped or imported run; axis v: tokens."""
 
 import time
-from collections.abc import Collection
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,6 @@ import torch
 
 from bertc.base.storage.paths import StrPath
 from bertc.ir.program import Resolved, stand_in
-from bertc.ir.weight_maps.pruned import units
 from bertc.learn.step.feed import vocab_tensors
 from bertc.learn.step.objective import make_objective
 from bertc.machine.display import Display, choose
@@ -22,7 +20,7 @@ from bertc.run.evaluation.open_run import OpenRun, open_run
 from bertc.run.evaluation.pairs import evaluate_pairs
 from bertc.run.evaluation.task_lookup import is_imported, names_files, nothing_to_judge_by
 from bertc.run.evaluation.tasks import Details, evaluate_files, evaluate_tasks, sources_told
-from bertc.run.models.loading import load, read_model, transformer_of, without_heads
+from bertc.run.models.loading import read_model
 from bertc.run.records.checkpoints import newest
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.metrics import ends_until
@@ -46,7 +44,6 @@ def evaluate_run(
     *,
     task: str = "",
     part: str = "",
-    without: Collection[tuple[int, int]] = (),
     cache: Path | None = None,
     quiet: bool = False,
 ) -> Report:
@@ -54,7 +51,7 @@ def evaluate_run(
 
     A model folder is evaluated as its import would be. ``manner`` changes what is read and how;
     ``task`` (see ``task_of``) names other files, ``part`` another part of the data, such as
-    ``test``. ``without``: layers and numbers of heads, from 0.
+    ``test``.
 
     Raises:
         MissingInputError: if the folder holds no run, or no model yet.
@@ -63,7 +60,7 @@ def evaluate_run(
     """
     run, manner = Path(run), last_tokens.ask(manner or Manner())
     if manner.pairs and not (task or part):
-        return evaluate_pairs(run, manner, without, quiet)
+        return evaluate_pairs(run, manner, quiet)
     folder = RunFolder(run)
     resolved, done = _program_of(folder)
     trained = resolved.stage_after(done.step)
@@ -71,18 +68,16 @@ def evaluate_run(
     files = files or any(map(is_imported, trained.tasks))
     devs = [getattr(t, "dev", "") or getattr(t, "data", "") for t in trained.tasks]
     named = names_files(task, ("dev",)) and not (part or manner.examples or any(devs))
-    fits = (named or not files) and folder.holds_a_run and not without
+    fits = (named or not files) and folder.holds_a_run
     reading, details = None, Details(run, fits=fits)
     with folder.naming_home(resolved), closing(choose(quiet)) as display:
         if files:
             manner.refuse_for_tasks()
             evaluation, notes = evaluate_files(
-                run, task, part=part, most=manner.examples, without=without, progress=display,
-                details=details,
-            )  # fmt: skip
+                run, task, part=part, most=manner.examples, progress=display, details=details
+            )
         else:
-            opening = open_run(folder, resolved, done.step, manner, cache, display)
-            with opening as opened, without_heads(opened.model, without):
+            with open_run(folder, resolved, done.step, manner, cache, display) as opened:
                 evaluation, notes, reading = _as_in_training(opened, manner, display, details)
     stands_in = stand_in(trained, done.step)
     notes = (*plateau_lines(evaluation), *notes, *([stands_in.evaluated] if stands_in else []))
@@ -99,38 +94,6 @@ def _program_of(folder: RunFolder) -> tuple[Resolved, Progress]:
     resolved = folder.read_resolved()
     checkpoint, _ = newest(folder.checkpoints, *folder.identities())
     return resolved, Progress.of(checkpoint.progress) if checkpoint else Progress()
-
-
-def evaluate_heads(
-    run: StrPath,
-    *,
-    task: str = "",
-    examples: int = 0,
-    cache: Path | None = None,
-    quiet: bool = False,
-) -> tuple[Evaluation, dict[str, Evaluation]]:
-    """Evaluate a run, and then without each of its heads, by name: 3.5 (Michel et al. 2019, 3.2).
-
-    ``task`` and ``examples`` are as in ``evaluate_run``. Layers that share their attention share
-    their heads, which count once.
-    """
-    counts = units(transformer_of(load(Path(run))), "attention")
-    heads = [(layer, number) for layer, count in counts.items() for number in range(count)]
-
-    def evaluated(*without: tuple[int, int]) -> Evaluation:
-        manner = Manner(examples=examples)
-        report = evaluate_run(run, manner, task=task, without=without, cache=cache, quiet=True)
-        assert report.evaluation is not None, "an evaluation ends with one"
-        return report.evaluation
-
-    with closing(choose(quiet)) as display:
-        display.begin(f"evaluating {run} without each head", len(heads), "heads")
-        complete, lesser = evaluated(), dict[str, Evaluation]()
-        for layer, number in heads:
-            lesser[f"{layer}.{number}"] = evaluated((layer, number))
-            display.advance(1)
-        display.end()
-    return complete, lesser
 
 
 def _as_in_training(run: OpenRun, manner: Manner, display: Display, details: Details) -> Evaluated:

@@ -30,7 +30,7 @@ from bertc.run.records.lock import Lock
 from bertc.run.train.state import Progress
 from bertc.tasks.corpus import PreparedCorpus, prepare
 from bertc.tasks.layouts.parts import dev_parts
-from bertc.text.vocab.static_vectors import vectors_width
+from bertc.text.vocab.token_rows import vectors_width
 
 
 class RunPlace(NamedTuple):
