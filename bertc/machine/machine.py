@@ -23,7 +23,7 @@ from bertc.cost.machines.devices import LAUNCH_SECONDS, PRODUCTS_OF_A_STEP, acce
 from bertc.cost.planning.plan import Machine, Plan, plan
 from bertc.cost.planning.world import ALONE, World
 from bertc.ir.program import Resolved, Run
-from bertc.model.native import missing
+from bertc.model.native.kernels import missing
 
 COMPILER, ONE_ORDER = "torch._inductor.config", "TORCHINDUCTOR_DETERMINISTIC"
 SUMS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "MKL_CBWR": "AUTO", ONE_ORDER: "1"}

@@ -23,7 +23,7 @@ from bertc.lab.results.compare import results
 from bertc.model import EncoderInputs, Model, build
 from bertc.model.inputs import Memory, PermutationMask
 from bertc.run.evaluation.evaluate import evaluate_run
-from bertc.run.methods.pruning import put_gates
+from bertc.run.methods.acting import put_gates
 from bertc.run.models.loading import load
 from bertc.run.records.checkpoints import WEIGHTS
 from bertc.use.attention import see_maps
