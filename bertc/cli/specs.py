@@ -97,8 +97,7 @@ def estimate(
         refuse_others(context, "a difference", ("diff", "set", "device", "json"))
         _show_difference(specs, set or (), device, json)
     from bertc.api import points
-    from bertc.check.facts.examples import full_rows, row_lengths
-    from bertc.check.facts.texts import add_texts
+    from bertc.check.facts.texts import add_texts, full_rows, row_lengths
     from bertc.cost import as_json, as_table, convention_named, where_table
     from bertc.cost import estimate as run
 

@@ -8,8 +8,8 @@ from typing import Any, assert_never
 
 from bertc.base.diagnostics import Diagnostic, Diagnostics
 from bertc.base.storage.paths import is_taken, shipped_specs
-from bertc.check.facts.examples import count_examples
 from bertc.check.facts.networks import copy_embedding, network_of, program_of, take_network
+from bertc.check.facts.texts import count_examples
 from bertc.check.passes import resolve
 from bertc.check.passes.extends import extends
 from bertc.check.passes.recipes import fill_arguments

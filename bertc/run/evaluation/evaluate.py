@@ -1,25 +1,34 @@
-"""``bertc eval``: held-out evaluation of a finished, stopped or imported run; axis v: tokens."""
+"""``bertc eval``: held-out evaluation of a finished, stopped or imported run.
 
+Axes: b rows, v vocabulary.
+"""
+
+import math
 import time
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
+from bertc.base.diagnostics import DataError, UsageError, several
 from bertc.base.storage.paths import StrPath
-from bertc.ir.program import Resolved, stand_in
-from bertc.learn.step.feed import vocab_tensors
+from bertc.ir.program import Resolved, Stage, stand_in
+from bertc.learn.objectives.corruption import corrupt, mask_key
+from bertc.learn.step.feed import to_inputs, vocab_tensors
 from bertc.learn.step.objective import make_objective
 from bertc.machine.display import Display, choose
+from bertc.model import Model
 from bertc.run.beginning.teachers import frozen_networks
-from bertc.run.evaluation import last_tokens
 from bertc.run.evaluation.held_out import Evaluation, evaluate, fetch, heldout_sizes, unigram_nats
 from bertc.run.evaluation.manner import Manner
 from bertc.run.evaluation.open_run import OpenRun, open_run
 from bertc.run.evaluation.pairs import evaluate_pairs
 from bertc.run.evaluation.task_lookup import is_imported, names_files, nothing_to_judge_by
 from bertc.run.evaluation.tasks import Details, evaluate_files, evaluate_tasks, sources_told
+from bertc.run.evaluation.word_networks import token_scores
 from bertc.run.models.loading import read_model
 from bertc.run.records.checkpoints import newest
 from bertc.run.records.folder import RunFolder
@@ -28,9 +37,10 @@ from bertc.run.train.report import NextTokenCost, Report, next_token_cost, plate
 from bertc.run.train.state import Progress
 from bertc.tasks.examples.task import TaskData
 from bertc.text.batches.arranged import TextData
+from bertc.text.batches.batch import RawBatch
 from bertc.text.batches.running import RunningData
 from bertc.text.batches.stage import StageData
-from bertc.text.vocab.vocabulary import characters_by_token
+from bertc.text.vocab.vocabulary import Vocabulary, characters_by_token
 
 EVERYTHING = 1 << 40
 """More rows and tokens than any text has."""
@@ -58,7 +68,7 @@ def evaluate_run(
         DataError: if the run's files are damaged, or its text has changed.
         UsageError: if the text cannot be read as ``manner`` says, or as ``task_of``.
     """
-    run, manner = Path(run), last_tokens.ask(manner or Manner())
+    run, manner = Path(run), _asking(manner or Manner())
     if manner.pairs and not (task or part):
         return evaluate_pairs(run, manner, quiet)
     folder = RunFolder(run)
@@ -122,7 +132,7 @@ def _of_text(run: OpenRun, data: TextData, how: Manner, view: Display) -> tuple[
     if how.last:
         assert isinstance(data, StageData), "its rows are documents, as Manner says"
         batches = fetch(replace(data, grain=1), range(1, sizes[-1] + 1), examples, view)
-        return last_tokens.rank_last(model, stage, batches, vocabulary), 0.0
+        return rank_last(model, stage, batches, vocabulary), 0.0
     objective = make_objective(model, stage, False, frozen_networks(stage, model))
     if isinstance(data, RunningData):
         data = replace(data, seq=stage.seq)
@@ -130,3 +140,61 @@ def _of_text(run: OpenRun, data: TextData, how: Manner, view: Display) -> tuple[
     batches, vocab = fetch(data, sizes, examples, view), vocab_tensors(vocabulary, device)
     evaluation = evaluate(model, stage, objective, batches, vocab, costs, run.microbatch, run.ranks)
     return evaluation, time.perf_counter() - began
+
+
+OBJECTIVE = "mlm(last=100%, replace=100/0/0)"
+"""The last token of every row is masked, and is predicted alone."""
+LAST_TOKEN = "last token"
+HITS = (1, 5, 10)
+"""Ranks up to which the right token counts as found."""
+
+
+def _asking(manner: Manner) -> Manner:
+    """The same with the objective of ``last``."""
+    if manner.last and manner.objective:
+        raise UsageError("--last asks for an objective of its own", "leave out --objective")
+    return replace(manner, objective=OBJECTIVE) if manner.last else manner
+
+
+@torch.inference_mode()
+def rank_last(
+    model: Model, stage: Stage, batches: Iterable[RawBatch], vocabulary: Vocabulary
+) -> Evaluation:
+    """Rank the last token of each row by its score among all tokens that are not special.
+
+    A token that scores the same counts as better. nDCG@10 is 1 / log2(1 + rank) up to rank 10, MRR
+    the mean of 1 / rank; figures among sampled tokens (BERT4Rec 4.2) are higher, and compare with
+    none of these.
+
+    Raises:
+        DataError: if no row has two tokens, one to predict and one to predict it from.
+    """
+    device, (term,) = next(model.parameters()).device, stage.objective
+    vocab, key = vocab_tensors(vocabulary, device), mask_key(model.resolved.run.seed)
+    ranks, nats = list[Tensor](), list[Tensor]()
+    model.eval().compute_dtype = torch.float32  # bf16 has too few scores to rank by
+    for batch in batches:
+        inputs = to_inputs(batch, device)
+        masked = corrupt(stage, inputs, vocab, key)
+        predictions = masked.terms[term.name]
+        reading = masked.reading._replace(output_positions=None, decoded_positions=None)
+        long_b = (~vocab.special[inputs.token_ids]).sum(1) > 1
+        used_b = (predictions.weights[:, 0] > 0) & long_b
+        at_b = predictions.positions[:, 0]
+        scores_bv = token_scores(model, term.objective, reading, at_b)
+        scores_bv[:, : len(vocab.special)].masked_fill_(vocab.special, -math.inf)
+        scores_bv[:, len(vocab.special) :] = -math.inf  # rows of the table without a token
+        right_b1 = predictions.targets[:, :1]
+        score_b1 = scores_bv.gather(1, right_b1)
+        ranks.append((scores_bv >= score_b1).sum(1)[used_b])
+        nats.append((scores_bv.logsumexp(1) - score_b1[:, 0])[used_b])
+    rank_n, nats_n = torch.cat(ranks).double(), torch.cat(nats).double()
+    if not len(rank_n):
+        raise DataError("no row has two tokens", "rows of at least two tokens, as of sessions")
+    gains_n = torch.where(rank_n <= HITS[-1], 1 / (1 + rank_n).log2(), 0.0)
+    figures = {f"hit@{most}": (rank_n <= most).double() for most in HITS}
+    figures |= {f"ndcg@{HITS[-1]}": gains_n, "mrr": 1 / rank_n}
+    scores = {name: figure_n.mean().item() for name, figure_n in figures.items()}
+    among, loss = f"among {several(int((~vocab.special).sum()), 'token')}", nats_n.mean().item()
+    by_task, first = {LAST_TOKEN: {among: scores}}, {LAST_TOKEN: scores["hit@1"]}
+    return Evaluation(loss, {LAST_TOKEN: loss}, first, len(rank_n), scores=by_task)
