@@ -125,7 +125,7 @@ def estimate(
 def _most_bytes(memory: str | None) -> float:
     if memory is None:
         return inf
-    from bertc.lab.fit.budget import budget
+    from bertc.lab.fit.candidate import budget
 
     return budget("memory", memory).most
 
@@ -166,7 +166,7 @@ def fit_(
     parameters, FLOPs, time. Within memory alone the most parameters are taken. With steps=? and
     no --params the size is taken whose tokens a parameter are nearest to its family's.
     """
-    from bertc.lab.fit.budget import budget
+    from bertc.lab.fit.candidate import budget
     from bertc.lab.fit.fitting import choose
     from bertc.lab.forecast.sealed import read_law
 

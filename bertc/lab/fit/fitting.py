@@ -11,11 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bertc import UsageError
-from bertc.lab.fit.budget import UNITS, Budget
-from bertc.lab.fit.by_law import choose_by_law
-from bertc.lab.fit.candidate import SPENT, Target, candidate
+from bertc.lab.fit.candidate import SPENT, UNITS, Budget, Target, candidate
 from bertc.lab.fit.choice import Choice
-from bertc.lab.fit.sizes import choose_with_steps, resolvable
+from bertc.lab.fit.sizes import choose_by_law, choose_with_steps, resolvable
 from bertc.lab.forecast.sealed import Forecast
 from bertc.lab_api import Program, programs, spec_text
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from bertc import UsageError
-from bertc.lab.fit.budget import Budget, budget
 from bertc.lab.fit.candidate import SPENT as SPENDING
-from bertc.lab.fit.candidate import Candidate, Target
+from bertc.lab.fit.candidate import Budget, Candidate, Target, budget
 from bertc.lab.fit.fitting import choose_among
 from bertc.lab.fit.sizes import choose_with_steps
 from bertc.lab_api import device_named, programs
