@@ -18,7 +18,7 @@ import torch
 from bertc.base.cores import GROUPS, available_cores, system_text
 from bertc.base.diagnostics import MachineError
 from bertc.cost import Device, largest_microbatches, layout_on, this_cpu
-from bertc.cost.machines.calibration import cpu_info
+from bertc.cost.machines.device import cpu_info
 from bertc.cost.machines.devices import LAUNCH_SECONDS, PRODUCTS_OF_A_STEP, accelerator_called
 from bertc.cost.planning.plan import Machine, Plan, plan
 from bertc.cost.planning.world import ALONE, World

@@ -10,8 +10,7 @@ from bertc import DataError, MissingInputError, SpecError, lab_api
 from bertc.lab.reproduce.programs import Jobs
 from bertc.lab.reproduce.results import TableResults
 from bertc.lab.reproduce.table import FIGURES, MASKED_LM, PAPERS, Measure, Scale, Table
-from bertc.lab.results.groups import Summary
-from bertc.lab.results.intervals import SPREAD, interval
+from bertc.lab.results.groups import SPREAD, Summary, interval
 from bertc.lab_api import several, units
 
 CLAIM_COLUMNS = ["claim", "measure", "better > worse", "difference", "published", "seen"]
