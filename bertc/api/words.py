@@ -54,7 +54,7 @@ def _source(made: type) -> str:
             case type() | FunctionType() if value.__module__ == "__main__":
                 texts[name] = before or _definition(value)
                 read = (n.id for n in ast.walk(ast.parse(texts[name])) if isinstance(n, ast.Name))
-                todo += [other for other in read if other != name]
+                todo += [needed for needed in read if needed != name]
             case type() | FunctionType():
                 texts[name] = f"from {value.__module__} import {value.__name__} as {name}"
             case _:
@@ -132,9 +132,9 @@ def text_of(value: Value) -> str:
             return show_number(int(value) if isinstance(value, Integral) else float(value))
         case str():
             report = Diagnostics()
-            alone = len(parse(f"x = {value}", diagnostics=report).items) == 1
+            is_single = len(parse(f"x = {value}", diagnostics=report).items) == 1
             # With the parentheses of a kind it is meant as one.
-            return value if "(" in value or (alone and not report.found) else quote(value)
+            return value if "(" in value or (is_single and not report.found) else quote(value)
         case Path() | Opened():
             return quote(str(value if isinstance(value, Path) else value.folder))
         case list() | tuple():

@@ -75,11 +75,11 @@ def choose(
 def choose_among(programs: Sequence[Program], target: Target) -> Choice:
     """Choose among programs."""
     known, mistakes = resolvable(programs)
-    candidates = [candidate(*one, target) for one in known]
+    candidates = [candidate(*figures, target) for figures in known]
     budgets = target.budgets
-    within = [one for one in candidates if max(one.shares(budgets)) <= 1]
-    best = sorted(within, key=lambda one: one.used(budgets), reverse=True)
-    shown = best or sorted(candidates, key=lambda one: max(one.shares(budgets)))
+    within = [c for c in candidates if max(c.shares(budgets)) <= 1]
+    best = sorted(within, key=lambda c: c.used(budgets), reverse=True)
+    shown = best or sorted(candidates, key=lambda c: max(c.shares(budgets)))
     return Choice(budgets, tuple(shown), len(within), len(candidates), len(mistakes))
 
 
@@ -233,8 +233,8 @@ def fit_size(tried: Sequence[Parts], limit: Budget, machine: Machine, text_bytes
     chosen, used = Sized(""), 1.0
     target = Target((limit,), machine.device, machine.count)
     for parts in tried:
-        alone = replace(parts, task=()) if parts.training else parts
-        program = programs(alone.written(1000 * bool(parts.training)))[0]
+        untuned = replace(parts, task=()) if parts.training else parts
+        program = programs(untuned.written(1000 * bool(parts.training)))[0]
         steps_free = bool(parts.training) and limit.kind in SPENT
         choice = (choose_with_steps if steps_free else choose_among)([program], target)
         candidate = choice.candidates[0]

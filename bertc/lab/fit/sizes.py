@@ -67,7 +67,7 @@ def family_of(program: Program) -> Family:
         for name, file in shipped_specs().items()
         if base and f"extends {base.name}" in file.read_text().splitlines()
     ]
-    return _family_of(*(programs(other)[0] for other in named or [OF_DEFAULTS]))
+    return _family_of(*(programs(spec)[0] for spec in named or [OF_DEFAULTS]))
 
 
 def _family_of(*tried: Program) -> Family:
@@ -157,8 +157,8 @@ def choose_by_law(
     number = min(range(len(places)), key=lambda n: _order(option(places[n]), target))
     nearest = range(places[max(0, number - 1)], places[min(len(places) - 1, number + 1)])
     options = [option(place) for place in sorted({*places, *nearest})]
-    ordered = sorted(options, key=lambda one: _order(one, target))
-    within = [one for one in ordered if _order(one, target) < inf]
+    ordered = sorted(options, key=lambda option: _order(option, target))
+    within = [option for option in ordered if _order(option, target) < inf]
     return Choice(
         target.budgets, tuple(within or ordered), len(within), len(known), len(mistakes),
         searched=free_steps, law=law.name,
