@@ -8,6 +8,7 @@ import pytest
 from bertc.api import points, resolve
 from bertc.lab.results.diff import cost_of, diff
 from bertc.run.records.folder import RunFolder
+from bertc.run.records.metrics import append_line
 
 ONE = "layers=4 hidden=64 vocab=1k seq=64 steps=100 objective=mlm"
 OTHER = "layers=4 hidden=64 vocab=1k seq=64 steps=100 objective=rtd*50+mlm generator=0.5 E=32"
@@ -47,6 +48,26 @@ def test_equal_specs_have_no_note_on_shares():
     assert "no setting differs" in table
     assert "share" not in table
     assert "Memory and time" in table
+
+
+def test_losses_of_two_runs_are_compared_at_equal_time_and_flops(tmp_path):
+    runs = [run_of(tmp_path / name, f"{ONE} {name}") for name in ("embedding=32", "share=all")]
+    for run, pace in zip(runs, (1.0, 0.5), strict=True):
+        for step in (50, 100):
+            write(run, step=step, seconds=pace * step, loss=5 - step / 50)
+    timed, equal_flops = diff(*map(str, runs)).reached
+    assert (timed.most, timed.losses) == (50, (4, 3))
+    assert equal_flops.losses[0] == 3 < equal_flops.losses[1] < 3.1, "its steps take more"
+    assert "after 50.0 s: 4.000 and 3.000 (-1.000)" in diff(*map(str, runs)).as_table()
+    other = run_of(tmp_path / "other", ONE.replace("mlm", "mlm(50%)"))
+    assert diff(str(runs[0]), str(other)).reached == ()
+
+
+def write(run: Path, step: int, seconds: float, loss: float) -> None:
+    """Write a line of an evaluation as a run does."""
+    line = {"kind": "eval", "step": step, "stage": "main", "tokens": step, "seconds": seconds}
+    line |= {"loss": loss, "loss_masked": loss, "losses": {"mlm": loss, "mlm_masked": loss}}
+    append_line(RunFolder(run).metrics, line)
 
 
 IN_STAGES = 'stage "a" {{ steps=10 }} stage "b" {{ steps=20 {} }}'

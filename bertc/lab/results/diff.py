@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertc import BertcError, Resolved, estimate, resolve
+from bertc.lab.results.curves import XAxis, curves
+from bertc.lab.search.goal import LOSS, goal_of
 from bertc.lab_api import RunFolder, Table, changed, points, units
 
 REST = "the rest"
@@ -19,6 +21,13 @@ ORDER = (
     "one line are a program only\ntogether; one without figures follows from others."
 )
 NOTE = "Memory and time of training on {device}."
+OF_LOSS = {"vocab", "data", "objective"}
+"""Settings whose values have to be the same where losses are compared."""
+AXES: Mapping[XAxis, Callable[[float], str]] = {
+    "seconds": units.duration_text,
+    "flops": units.flops_text,
+}
+"""Equal amounts at which two runs are compared."""
 
 
 class Cost(NamedTuple):
@@ -56,6 +65,14 @@ class Line:
         return ", ".join(f"{n}: {' -> '.join(v)}" for n, v in self.values.items()) or REST
 
 
+class Reached(NamedTuple):
+    """The held-out losses of two runs when both have taken ``most`` seconds or FLOPs."""
+
+    axis: XAxis
+    most: float
+    losses: tuple[float, float]
+
+
 @dataclass(frozen=True)
 class Difference:
     """Two programs by name with their costs, and the settings in which they differ."""
@@ -63,6 +80,7 @@ class Difference:
     names: tuple[str, str]
     costs: tuple[Cost, Cost]
     lines: tuple[Line, ...]
+    reached: tuple[Reached, ...]
     device: str
     changed_lines: tuple[str, ...]  # of files of the user's classes
 
@@ -79,6 +97,9 @@ class Difference:
             ORDER if self.lines else "no setting differs",
             NOTE.format(device=self.device),
         ]
+        for axis, most, (one, other) in self.reached:
+            away = f"{one:.3f} and {other:.3f} ({other - one:+.3f})"
+            notes.append(f"Held-out loss after {AXES[axis](most)}: {away}.")
         return Table((*COLUMNS, ""), rows, notes=notes)
 
     def as_table(self) -> str:
@@ -89,12 +110,13 @@ class Difference:
         """All figures as JSON, in bytes, FLOPs and seconds."""
         programs = zip(self.names, self.costs, strict=True)
         facts: dict[str, Any] = {
-            "schema": 3,
+            "schema": 2,
             "programs": [{"name": name, **cost._asdict()} for name, cost in programs],
             "settings": [
                 {"values": line.values, "share": line.share and line.share._asdict()}
                 for line in self.lines
             ],
+            "losses": [reached._asdict() for reached in self.reached],
             **({"changed_lines": self.changed_lines} if self.changed_lines else {}),
         }
         return json.dumps(facts, indent=2)
@@ -115,10 +137,13 @@ def diff(
         settings = following if change.follows(*programs) else written
         settings[change.setting if several else change.name] = change.texts()
     shares = _shares(*_as_written(first, overrides), written, costs, device)
+    is_run = Path(first).is_dir() and Path(second).is_dir()
+    comparable = is_run and not OF_LOSS & {change.setting for change in changes}
     return Difference(
         names=(first, second),
         costs=costs,
         lines=(*shares, *(Line({name: values}, None) for name, values in following.items())),
+        reached=(*_reached(Path(first), Path(second)),) if comparable else (),
         device=device,
         changed_lines=changes[0].lines if changes else (),
     )
@@ -146,6 +171,22 @@ def _shares(
                 break
     if waiting or before != last:
         yield Line({name: values[name] for name in waiting}, _minus(last, before))
+
+
+def _reached(*runs: Path) -> Iterator[Reached]:
+    """The losses of two runs at equal time and at equal FLOPs, between evaluations on a line."""
+    import numpy as np
+
+    lines = [curves(run) for run in runs]
+    goals = [goal_of(LOSS, RunFolder(run).read_resolved()) for run in runs]
+    for axis in AXES:
+        ways = [
+            one.of(goal.figure(one.names), axis) for one, goal in zip(lines, goals, strict=True)
+        ]
+        if all(places for places, _ in ways):
+            most = min(places[-1] for places, _ in ways)
+            one, other = (float(np.interp(most, *way)) for way in ways)
+            yield Reached(axis, most, (one, other))
 
 
 def _program(spec: str, overrides: Sequence[str]) -> Resolved:
