@@ -118,6 +118,7 @@ def export_(
     run: RunArgument,
     to: Path | None = option(None, "the Hugging Face folder to write"),
     onnx: Path | None = option(None, "the folder to write an ONNX graph to"),
+    static: Path | None = option(None, "the folder to write a table of token vectors to"),
     int8: bool = option(False, "with --onnx: write the graph with int8 weights too", "--int8"),
     pooling: str = option("", "with --to: for sentence-transformers, by mean, cls, max or last"),
     code: bool = option(False, "with --to: with its own classes", "--code"),
@@ -130,9 +131,9 @@ def export_(
     ),
 ) -> None:
     """Write a run's model as a Hugging Face folder or ONNX graph, or name what is in the way."""
-    if not (to or onnx) or int8 and onnx is None:
+    if not (to or onnx or static) or int8 and onnx is None:
         message = "--int8 is of an ONNX graph" if int8 else "export needs a folder to write"
-        raise UsageError(message, "--onnx FOLDER" if int8 else "--to or --onnx FOLDER")
+        raise UsageError(message, "--onnx FOLDER" if int8 else "--to, --onnx or --static FOLDER")
     if pooling and to is None:
         raise UsageError("--pooling is of a Hugging Face folder", help="--to FOLDER")
     from bertc.use.card import export_adapter_with_card, export_with_card, revisions
@@ -141,8 +142,8 @@ def export_(
         refuse_others(context, "an adapter alone", ("to", "adapter"))
         say(export_adapter_with_card(run, to or Path()).summary())
     else:
-        alone = ["revision"] * (onnx is None and not proof)
-        allowed = ("to", "onnx", "int8", "pooling", "code", "proof", *alone)
+        alone = ["revision"] * (onnx is None and static is None and not proof)
+        allowed = ("to", "onnx", "static", "int8", "pooling", "code", "proof", *alone)
         refuse_others(context, "a proof" if proof else "an export", allowed)
         for name, step in revisions(run, revision).items() if to else ():
             place = to / name if to and revision == "all" and step else to
@@ -152,6 +153,10 @@ def export_(
         from bertc.lab.onnx.folder import export_onnx
 
         say(export_onnx(run, onnx, int8=int8).summary())
+    if static is not None:
+        from bertc.use.static import export_static
+
+        say(export_static(run, static).summary())
     for folder in filter(None, (to, onnx) if proof else ()):
         from bertc.lab.proof.making import make_proof
 

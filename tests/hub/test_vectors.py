@@ -28,6 +28,8 @@ from bertc.tasks.layouts.example import TextExample
 from bertc.tasks.layouts.parts import part_examples
 from bertc.tasks.metrics.metrics import judge, ranked_scores
 from bertc.use.embed import write_vectors
+from bertc.use.static import export_static
+from tests.hub import test_sentences
 from tests.hub.hf_models import respell
 from tests.hub.test_sentences import NOTHING_SAID, POOLED, TEXTS, folder_of, modules, pooling, write
 
@@ -453,3 +455,32 @@ def test_a_run_is_searched_as_the_library_does_and_mined(library_of, tmp_path):
     mined = f"{task}, negatives=mined('{run}', number=1))"
     again = bertc.train(f"{spec} task={mined}", tmp_path / "mined")
     assert again.evaluation.scores["embed"]["dev-corpus"].keys() == found.keys()
+
+
+def test_a_table_of_tokens_is_that_of_model2vec_and_is_scored_on_dev(tmp_path):
+    from scipy.stats import spearmanr
+    from sentence_transformers import SentenceTransformer
+
+    came = folder_of(tmp_path / "came", POOLED | {"1_Pooling/config.json": pooling("mean_tokens")})
+    rows = [("a b", "b c", 0.1), ("d", "d e", 0.9), ("h", "f g", 0.4), ("a query", "[UNK] h", 0.5)]
+    for name in ("train", "dev"):
+        lines = ["\t".join(map(str, row)) for row in (("text", "other", "near"), *rows)]
+        (tmp_path / name).with_suffix(".tsv").write_text("\n".join(lines))
+    task = f"embed('{tmp_path}/train.tsv', '{tmp_path}/dev.tsv', positive=other, score=near)"
+    run = tmp_path / "run"
+    bertc.train(f"init='{came}' task={task} steps=2 batch=2 device=cpu", run)
+    written = export_static(run, tmp_path / "static")
+    table = SentenceTransformer(str(tmp_path / "static"), device="cpu")
+    model, words = bertc.load(run), [*test_sentences.WORDS[:2], *test_sentences.WORDS[5:]]
+    words += [f"w{n}" for n in range(94 - len(words))]
+    states = model.embed(words).astype(np.float64)
+    ranks = 1 / np.arange(2, len(words) + 2)
+    # Frequencies by Zipf's law, and a width of 24 has all of its axes: they only turn.
+    scaled = (states - states.mean(0)) * (1e-4 / (1e-4 + ranks / ranks.sum()))[:, None]
+    expected = np.array([sum(scaled[words.index(w)] for w in text.split()) for text, _, _ in rows])
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    found = table.encode([text for text, _, _ in rows])
+    np.testing.assert_allclose(found @ found.T, expected @ expected.T, atol=1e-5)
+    first, other = (table.encode([row[n] for row in rows]) for n in (0, 1))
+    asked = spearmanr((first * other).sum(1), [row[2] for row in rows]).statistic
+    assert f"embed dev: spearman {asked:.4f}, of the network " in written.summary()

@@ -34,7 +34,7 @@ BYTES_AT_ONCE = 64 << 20
 
 Tensors = tuple[Tensor, ...]
 Within = Callable[[Callable[..., Any]], Callable[..., Any]]
-"""A decorator of a forward-only function, to call it under an engine."""
+"""A decorator of a forward-only function: to call it under an engine, or another in its place."""
 
 
 @torch.no_grad()

@@ -192,6 +192,7 @@ def evaluate_files(
     *,
     part: str = "",
     most: int = 0,
+    within: Within = lambda function: function,
     progress: Progress | None = None,
     details: Details | None = None,
 ) -> tuple[Evaluation, tuple[str, ...]]:
@@ -217,7 +218,10 @@ def evaluate_files(
     terms = tuple(term for term in stage.objective if term.name == task.title)
     only = stage.model_copy(update={"objective": terms})
     data = TaskData(vocabulary, 0, stage.batch, seq, (task_set,), 1.0)
-    return evaluate_tasks(model, only, data, progress=progress, details=details), tuple(notes)
+    evaluation = evaluate_tasks(
+        model, only, data, within=within, progress=progress, details=details
+    )
+    return evaluation, tuple(notes)
 
 
 def sources_told(data: TaskData) -> tuple[str, ...]:

@@ -98,8 +98,8 @@ class Best:
 class Progress:
     """Counters of a run; with the weights and moments, all that resuming needs.
 
-    ``evaluated`` is the last step with an evaluation, ``sums`` what the next line of metrics has
-    the means of, ``metrics_bytes`` the length of the metrics file. ``best`` is set in a stage with
+    ``evaluated`` is the last step with an evaluation, ``sums`` what the next line of metrics
+    has the means of, ``metrics_bytes`` the length of the metrics file. ``best`` is set in a stage with
     patience, from its first evaluation to its end.
     """
 
