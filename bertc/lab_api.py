@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bertc.lang.space import Interval, Space, space
     from bertc.lang.write.schema import AllowedValues, ValueKind, schema
     from bertc.lang.write.show import quote
-    from bertc.run.evaluation.evaluate import evaluate_heads, evaluate_run
+    from bertc.run.evaluation.evaluate import evaluate_run
     from bertc.run.evaluation.manner import Manner
     from bertc.run.models.loading import weights_digest
     from bertc.run.records.calibration import divide_by_temperatures, fit_of_head
@@ -56,7 +56,7 @@ PUBLIC = homes(
         "lang.space": "Interval Space space",
         "lang.write.schema": "AllowedValues ValueKind schema",
         "lang.write.show": "quote",
-        "run.evaluation.evaluate": "evaluate_heads evaluate_run",
+        "run.evaluation.evaluate": "evaluate_run",
         "run.evaluation.manner": "Manner",
         "run.models.loading": "weights_digest",
         "run.records.calibration": "divide_by_temperatures fit_of_head",
@@ -71,7 +71,7 @@ PUBLIC = homes(
 __all__ = [
     "AllowedValues", "Diagnostic", "Expected", "Graph", "Interval", "Manner", "Program",
     "RunFolder", "Seen", "Space", "Stepper", "Survey", "Table", "ValueKind", "changed",
-    "device_named", "divide_by_temperatures", "escaped", "evaluate_heads", "evaluate_run",
+    "device_named", "divide_by_temperatures", "escaped", "evaluate_run",
     "findings", "fit_of_head", "formatted", "graph_of", "loss_title", "model_weights", "most_steps",
     "points", "programs", "quote", "remedies", "require_permission", "schema", "settings_texts",
     "several", "shipped_specs", "shown_figures", "space", "spec_text", "step_flops", "survey",

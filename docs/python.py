@@ -32,7 +32,7 @@ GROUPS = {
     "Steps and text": "survey Stepper",
     "Runs": "RunFolder weights_digest shown_figures loss_title settings_texts changed "
     "divide_by_temperatures fit_of_head",
-    "Networks": "graph_of evaluate_run evaluate_heads require_permission",
+    "Networks": "graph_of evaluate_run require_permission",
     "Tables": "Table escaped several",
 }
 """Functions, and classes that are called, by title."""

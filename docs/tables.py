@@ -28,7 +28,7 @@ from bertc.lab.reproduce.reading import read_table, shipped_tables
 from bertc.lab.reproduce.results import TableResults
 from bertc.lab.reproduce.showing import Shown
 from bertc.lab.reproduce.table import ScaleName, Table
-from bertc.lab.results.intervals import interval
+from bertc.lab.results.groups import interval
 
 FOLDER = Path(__file__).parent / "tables"
 RESULTS = FOLDER / "results"

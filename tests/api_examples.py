@@ -81,7 +81,6 @@ for seen in folder.evaluations(resolved, lines):
 # %% Networks
 outputs = lab_api.graph_of(trained).outputs  # as other runtimes compute them
 print(lab_api.evaluate_run(folder.path, lab_api.Manner(examples=8)).evaluation)
-complete, without = lab_api.evaluate_heads(folder.path)
 own_code = partial(lab_api.require_permission, "own.py:Body")  # of a source, without --own
 
 # %% Tables

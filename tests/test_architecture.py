@@ -304,7 +304,7 @@ def test_a_base_answers_few_questions(node: type[Node]) -> None:
 OF_STORAGE = {"read_text", "read_bytes", "expanduser", "is_file", "is_dir", "exists"}
 OWN_FILES = (
     "lang/read/grammar.py", "base/cores.py",
-    "base/diagnostics/diagnostic.py", "cost/machines/calibration.py", "machine/machine.py",
+    "base/diagnostics/diagnostic.py", "cost/machines/device.py", "machine/machine.py",
     "machine/memory.py", "text/sources/opening.py", "text/cache/store.py", "lang/files.py",
     "model/native/library.py",
 )  # fmt: skip

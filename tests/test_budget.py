@@ -26,7 +26,7 @@ BUDGETS = {
     "tests": 41_000,
     "words of docs": 32_970,
     "lines of README": 120,
-    "lines a kind": 394,
+    "lines a kind": 390,
     "floors": 10,
     "vague names": 30,
 }

@@ -124,8 +124,7 @@ def estimate(
         SpecError, UsageError: of the spec, or if the device is unknown.
         MissingInputError, DataError: if a file that decides the length of rows cannot be read.
     """
-    from bertc.check.facts.examples import row_lengths
-    from bertc.check.facts.texts import add_texts
+    from bertc.check.facts.texts import add_texts, row_lengths
     from bertc.cost import estimate as run
 
     resolved = resolve(spec)

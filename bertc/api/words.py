@@ -1,22 +1,81 @@
-"""The kinds of the language as Python values: ``bertc.mlm(p=0.3) + 2 * bertc.sop()``."""
+"""The kinds of the language, and classes of the user's own, as Python values."""
 
 from __future__ import annotations
 
+import ast
+import inspect
+import linecache
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from inspect import Parameter, Signature
 from numbers import Integral, Real
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from bertc.api.opened import Opened
-from bertc.api.own_class import code_of
-from bertc.base.diagnostics import Diagnostics
+from bertc.base import own_code
+from bertc.base.diagnostics import Diagnostics, UsageError
 from bertc.lang import parse, quote
 from bertc.lang.read.numbers import show_number
 from bertc.lang.write.schema import AllowedValues, ValueKind, schema
+
+
+def code_of(made: type) -> str:
+    """The file or module of a class and its name, as ``own("mine.py:Experts")`` has them.
+
+    Who passes a class permits its source, as it is now, and no other.
+    """
+    module = sys.modules[made.__module__]
+    if module.__name__ == "__main__":
+        code, source = f"__main__.py:{made.__name__}", _source(made)
+    else:
+        file = Path(module.__file__ or "")
+        below = file.is_relative_to(Path.cwd())
+        code = f"{file.relative_to(Path.cwd()) if below else module.__name__}:{made.__name__}"
+        source = inspect.getsource(module)
+    own_code.SOURCES[code] = source
+    return code
+
+
+def _source(made: type) -> str:
+    """The text of a class of ``__main__``, and of what it reads there: imports, numbers, others."""
+    known, texts, todo = vars(sys.modules["__main__"]), dict[str, str](), [made.__name__]
+    while todo:
+        name = todo.pop()
+        if name not in known:
+            continue
+        value, before = known[name], texts.pop(name, "")  # what is read by several is above all
+        match value:
+            case ModuleType():
+                texts[name] = f"import {value.__name__} as {name}"
+            case type() | FunctionType() if value.__module__ == "__main__":
+                texts[name] = before or _definition(value)
+                read = (n.id for n in ast.walk(ast.parse(texts[name])) if isinstance(n, ast.Name))
+                todo += [needed for needed in read if needed != name]
+            case type() | FunctionType():
+                texts[name] = f"from {value.__module__} import {value.__name__} as {name}"
+            case _:
+                texts[name] = f"{name} = {value!r}"
+    return "\n\n\n".join(reversed(texts.values())) + "\n"
+
+
+def _definition(value: Any) -> str:
+    """The text of a class or function, which a notebook has in no file."""
+    functions = [v for v in (value, *vars(value).values()) if isinstance(v, FunctionType)]
+    files = [function.__code__.co_filename for function in functions]
+    script = getattr(sys.modules["__main__"], "__file__", None) or ""
+    cells = (file for file in reversed(linecache.cache) if "ipy" in file)  # the newest first
+    for file in (*files, script, *cells):
+        text = "".join(linecache.getlines(file))
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == value.__name__:
+                return ast.get_source_segment(text, node) or ""
+    why = f"the text of {value.__name__} is not known"
+    raise UsageError(why, help='put it into a file, and write own("mine.py:Experts")')
+
 
 _KIND = "kind_of_language"
 """The mark of functions that make kinds."""
@@ -73,9 +132,9 @@ def text_of(value: Value) -> str:
             return show_number(int(value) if isinstance(value, Integral) else float(value))
         case str():
             report = Diagnostics()
-            alone = len(parse(f"x = {value}", diagnostics=report).items) == 1
+            is_single = len(parse(f"x = {value}", diagnostics=report).items) == 1
             # With the parentheses of a kind it is meant as one.
-            return value if "(" in value or (alone and not report.found) else quote(value)
+            return value if "(" in value or (is_single and not report.found) else quote(value)
         case Path() | Opened():
             return quote(str(value if isinstance(value, Path) else value.folder))
         case list() | tuple():

@@ -11,9 +11,8 @@ from bertc.base.diagnostics import DataError, Diagnostics, MissingInputError, Us
 from bertc.check import passes
 from bertc.check.facts import facts
 from bertc.check.facts.counts import add_text_counts
-from bertc.check.facts.examples import read_files, row_lengths
 from bertc.check.facts.networks import compare_init
-from bertc.check.facts.texts import look_at_text
+from bertc.check.facts.texts import look_at_text, read_files, row_lengths
 from bertc.cost import estimate
 from bertc.cost.units import duration_text, flops_text
 from bertc.ir.learning.equal import Equal, Flops, Hours

@@ -85,7 +85,7 @@ def _time_answers(
 def _calibrate(threads: str) -> None:
     """Measure this CPU with the numbers of threads of a list, and write that to the cache."""
     from bertc.base.storage.durable import make_folder, replace
-    from bertc.cost.machines.calibration import calibration_path
+    from bertc.cost.machines.device import calibration_path
     from bertc.cost.units import bytes_text, flops_text
     from bertc.lab.bench.cases import read_threads
     from bertc.run.calibrate import Sizes, measure_rates

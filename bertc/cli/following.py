@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from typing import Literal
 
 import typer
 
@@ -73,18 +72,3 @@ def report_(
 
     durable.replace(out, report_page(runs).encode(), elsewhere="name another file with -o")
     say(out)
-
-
-@app.command("inspect")
-def inspect_(
-    what: Literal["heads"] = argument(..., "heads"),
-    run: Path = argument(..., "a run folder"),
-    task: str = option("", "its name, or with a file to score"),
-    examples: int = option(0, "examples to read [0: as usual]", min=0),
-    json: JsonOption = False,
-) -> None:
-    """Show what the attention heads of a run are worth: evaluate it without each of them."""
-    from bertc.lab.inspect.heads import worth
-
-    report = worth(run, task=task, examples=examples)
-    say(report.as_json() if json else report.as_table())

@@ -110,7 +110,7 @@ def forecast(
     The law of the ladder is written to law.json in its folder. The same command goes on with a
     ladder that was stopped or killed.
     """
-    from bertc.lab.fit.budget import budget
+    from bertc.lab.fit.candidate import budget
     from bertc.lab.forecast.forecasting import forecast as run
 
     if law and (time or out):

@@ -97,8 +97,7 @@ def estimate(
         refuse_others(context, "a difference", ("diff", "set", "device", "json"))
         _show_difference(specs, set or (), device, json)
     from bertc.api import points
-    from bertc.check.facts.examples import full_rows, row_lengths
-    from bertc.check.facts.texts import add_texts
+    from bertc.check.facts.texts import add_texts, full_rows, row_lengths
     from bertc.cost import as_json, as_table, convention_named, where_table
     from bertc.cost import estimate as run
 
@@ -126,7 +125,7 @@ def estimate(
 def _most_bytes(memory: str | None) -> float:
     if memory is None:
         return inf
-    from bertc.lab.fit.budget import budget
+    from bertc.lab.fit.candidate import budget
 
     return budget("memory", memory).most
 
@@ -167,7 +166,7 @@ def fit_(
     parameters, FLOPs, time. Within memory alone the most parameters are taken. With steps=? and
     no --params the size is taken whose tokens a parameter are nearest to its family's.
     """
-    from bertc.lab.fit.budget import budget
+    from bertc.lab.fit.candidate import budget
     from bertc.lab.fit.fitting import choose
     from bertc.lab.forecast.sealed import read_law
 

@@ -41,7 +41,7 @@ def init(
     """
     from bertc.base.storage.durable import write, writing
     from bertc.base.storage.paths import is_taken
-    from bertc.lab.fit.sizing import budget_named, machine_named
+    from bertc.lab.fit.fitting import budget_named, machine_named
     from bertc.lab.starting.init import Answers, look_at_data, purposes, start
 
     if out and is_taken(out):

@@ -21,8 +21,6 @@ def evaluate(
     ),
     clamp: int = option(0, "largest distance, as which more count", min=0),
     same_length: bool = option(False, "every token attends to --memory tokens", "--same-length"),
-    sliding: int = option(0, "predict each token from so many before it", min=0),
-    stride: int = option(1, "tokens that each window of --sliding predicts", min=1),
     examples: int = option(0, "held-out rows, tokens or examples [0: as trained]", min=0),
     task: str = option("", "its name, or with a file to score: classify('test.tsv')"),
     part: str = option("", "the part of a task's files to score: test, train [default: dev]"),
@@ -36,7 +34,7 @@ def evaluate(
     from bertc.run.evaluation.manner import Manner
     from bertc.run.records.folder import RunFolder
 
-    how = (seq, memory, clamp, same_length, sliding, examples, stride, data, objective, pairs, last)
+    how = (seq, memory, clamp, same_length, examples, data, objective, pairs, last)
     first = RunFolder(runs[0])
     if len(runs) == 1 and (first.holds_a_run or first.holds_a_model):
         report = evaluate_run(runs[0], Manner(*how), task=task, part=part)

@@ -18,12 +18,12 @@ import torch
 from bertc.base.cores import GROUPS, available_cores, system_text
 from bertc.base.diagnostics import MachineError
 from bertc.cost import Device, largest_microbatches, layout_on, this_cpu
-from bertc.cost.machines.calibration import cpu_info
+from bertc.cost.machines.device import cpu_info
 from bertc.cost.machines.devices import LAUNCH_SECONDS, PRODUCTS_OF_A_STEP, accelerator_called
 from bertc.cost.planning.plan import Machine, Plan, plan
 from bertc.cost.planning.world import ALONE, World
 from bertc.ir.program import Resolved, Run
-from bertc.model.native import missing
+from bertc.model.native.kernels import missing
 
 COMPILER, ONE_ORDER = "torch._inductor.config", "TORCHINDUCTOR_DETERMINISTIC"
 SUMS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "MKL_CBWR": "AUTO", ONE_ORDER: "1"}

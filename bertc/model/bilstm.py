@@ -20,7 +20,7 @@ from bertc.ir.network.body_node import Wanted
 from bertc.ir.terms.task_head import StatesHead
 from bertc.model.body import LAST, BodyAboveTable, Outputs, profile_as
 from bertc.model.inputs import EncoderInputs, gather_positions
-from bertc.model.native import dropout
+from bertc.model.native.kernels import dropout
 from bertc.model.weights import Linear, Table, parameter
 
 lstm: Any = torch._VF.lstm

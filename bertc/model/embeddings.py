@@ -15,7 +15,7 @@ from bertc.ir.network.body_node import BodyNode
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.table import AdaptiveTable, Cluster, WholeTable
 from bertc.model.inputs import EncoderInputs, gather_positions
-from bertc.model.native import dropout
+from bertc.model.native.kernels import dropout
 from bertc.model.norm import build_norm
 from bertc.model.own_positions import PlacedTokens, build_own
 from bertc.model.positions import build_positions

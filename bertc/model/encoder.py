@@ -25,7 +25,7 @@ from bertc.model.ffn import build_ffn
 from bertc.model.heads import Pooler
 from bertc.model.inputs import AttentionInputs, EncoderInputs, gather_positions
 from bertc.model.layer import AttentionPart, Compute, Context, Layer, Projects, compute_layer
-from bertc.model.native import dropout
+from bertc.model.native.kernels import dropout
 from bertc.model.norm import norm_if_any
 from bertc.model.positions import LearnedPositions
 from bertc.model.stream import Stream

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from bertc.ir.network import ffn as nodes
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.residual import OwnResidual
-from bertc.model.native import dropout, kernels_for, with_gradient
+from bertc.model.native.kernels import dropout, kernels_for, with_gradient
 from bertc.model.norm import AnyNorm, build_norm, norm_if_any
 from bertc.model.own import OwnModule, call_own, construct_from
 from bertc.model.weights import Linear, Table, adapted, join_linear

@@ -25,7 +25,7 @@ from bertc.ir.terms.task_head import StatesHead
 from bertc.model.bilstm import StatesScores
 from bertc.model.ffn import activate
 from bertc.model.named_spans import NamedSpanScores
-from bertc.model.native import dropout
+from bertc.model.native.kernels import dropout
 from bertc.model.norm import build_norm, norm_if_any
 from bertc.model.own import construct_from
 from bertc.model.weights import Embedding, Linear, Table, parameter

@@ -18,7 +18,7 @@ from bertc.model.attention.masks import AttentionMask
 from bertc.model.body import Projected, profile_as
 from bertc.model.ffn import FeedForward, activate, joining_of
 from bertc.model.inputs import AttentionInputs, EncoderInputs
-from bertc.model.native import dropout
+from bertc.model.native.kernels import dropout
 from bertc.model.norm import AnyNorm, norm_if_any, sum_and_norm
 from bertc.model.own import call_own
 from bertc.model.stream import Earlier

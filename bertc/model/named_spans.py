@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from bertc.ir.terms.span_head import NamedSpanHead
 from bertc.model.bilstm import Layer, TextSpans
-from bertc.model.native import dropout
+from bertc.model.native.kernels import dropout
 from bertc.model.weights import Linear, Table
 
 NO_SPAN = -700.0

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from bertc.ir.network import norm as nodes
-from bertc.model.native import Dropped, Kernels, drop, dropout, kernels_for
+from bertc.model.native.kernels import Dropped, Kernels, drop, dropout, kernels_for
 from bertc.model.own import OwnModule
 from bertc.model.weights import Table, parameter
 

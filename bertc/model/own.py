@@ -43,8 +43,8 @@ def refuse_weights(module: nn.Module) -> None:
     if max(twice.values(), default=1) > 1:
         raise RefusedError("a weight of it has two names: give the module that has it one")
     for name, values in ((n, v) for m in module.modules() for n, v in vars(m).items()):
-        held = values if isinstance(values, list | tuple) else ()
-        if name != "written" and any(isinstance(one, nn.Module | Tensor) for one in held):
+        listed = values if isinstance(values, list | tuple) else ()
+        if name != "written" and any(isinstance(value, nn.Module | Tensor) for value in listed):
             raise RefusedError(f"what {name} has is not learned: make it an nn.ModuleList")
 
 
@@ -71,9 +71,9 @@ class OwnModule(nn.Module):
         super().__init__()
         self.own = construct_from(table, f"{name}.own", part)
 
-    def forward(self, x: Tensor, *others: Any) -> Tensor:
+    def forward(self, x: Tensor, *arguments: Any) -> Tensor:
         """States (..., h) to states (..., h)."""
-        return call_own(self.own, x, *others)
+        return call_own(self.own, x, *arguments)
 
 
 def written_as(module: nn.Module) -> tuple[Own, dict[str, Any]] | None:

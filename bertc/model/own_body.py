@@ -16,7 +16,7 @@ from bertc.ir.network.own_body import NAME, OwnBodyNode
 from bertc.model.body import LAST, BodyAboveTable, Outputs, profile_as
 from bertc.model.heads import Pooler
 from bertc.model.inputs import EncoderInputs, gather_positions
-from bertc.model.native import dropout
+from bertc.model.native.kernels import dropout
 from bertc.model.own import OwnModule
 
 

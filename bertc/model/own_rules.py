@@ -37,8 +37,8 @@ def try_rule(part: OwnClass) -> tuple[str, ...]:
         raise RefusedError(f"its {min(taken)} is one of own(...): choose another name")
     state = tuple(n for n in inspect.signature(rule.update).parameters if n not in _RESERVED)
     for shape in _SHAPES:
-        results, other, again = (_run(tried, state, shape) for tried in (rule, make(part), rule))
-        if not all(map(torch.equal, [*results, *results], [*other, *again])):
+        results, anew, again = (_run(tried, state, shape) for tried in (rule, make(part), rule))
+        if not all(map(torch.equal, [*results, *results], [*anew, *again])):
             raise RefusedError(_DIFFERS)
     return state
 

@@ -18,7 +18,7 @@ from bertc.ir.network.angles import SlowerTurns
 from bertc.ir.network.positions import Positions
 from bertc.model.attention.masks import Blocks, Mask
 from bertc.model.inputs import EncoderInputs
-from bertc.model.native import kernels_for, with_gradient
+from bertc.model.native.kernels import kernels_for, with_gradient
 from bertc.model.weights import Embedding, Table, parameter
 
 

@@ -139,8 +139,8 @@ def _steps(part: Own, place: OwnPlace, sizes: _Sizes, rows: int, tokens: int) ->
         with hooks, operations, _Kernels(operations.steps):
             _call(module, part, inputs)
     values = sum(x.numel() for x in saved.values() if x.is_floating_point())
-    others = sum(x.numel() * x.itemsize for x in saved.values() if not x.is_floating_point())
-    return [*operations.steps, ("saved", [values, others], False)]
+    integer_bytes = sum(x.numel() * x.itemsize for x in saved.values() if not x.is_floating_point())
+    return [*operations.steps, ("saved", [values, integer_bytes], False)]
 
 
 def _record(part: Own, place: OwnPlace, sizes: _Sizes) -> Recording:
@@ -208,7 +208,7 @@ def try_out(part: Own, place: OwnPlace, sizes: _Sizes) -> dict[str, bool]:
             raise RefusedError("called twice in evaluation, it differs")
         if not torch.equal(y, _call(construct(part, sizes).eval(), part, inputs)):
             raise RefusedError("made twice, it differs: only torch's random numbers have a seed")
-        first = _call(module, part, {name: one[:1] for name, one in inputs.items()})
+        first = _call(module, part, {name: x[:1] for name, x in inputs.items()})
         if not torch.allclose(first, y[:1], atol=_TOLERANCE):
             raise RefusedError("it reads other rows of the batch")
         return _alike(module, part, place, inputs)
@@ -224,14 +224,14 @@ def _alike(module: nn.Module, part: Own, place: OwnPlace, inputs: _Inputs) -> di
     masks = {"": (half == 0)[None], "packs": half[:, None] == half, "causal": earlier}
     for name, mask in masks.items():
         hiding = {"mask": mask.expand(_ROWS, 1, -1, -1), "real": mask[:1].expand(_ROWS, -1)}
-        seen = {name: hiding.get(name, one) for name, one in inputs.items()}
+        seen = {name: hiding.get(name, x) for name, x in inputs.items()}
         both = (_call(module, part, seen | changed) for changed in ({}, changes))
         first, second = (y if place == "objective" else y[:, :_HALF] for y in both)
         alike[name] = torch.allclose(first, second, atol=_TOLERANCE)
     if not alike.pop(""):
         padding = "that are padding, not real"
-        others = {"attention": "that the mask hides", "objective": padding, "body": padding}
-        raise RefusedError(f"it reads tokens {others.get(place, 'of its row, as attention may')}")
+        hidden = {"attention": "that the mask hides", "objective": padding, "body": padding}
+        raise RefusedError(f"it reads tokens {hidden.get(place, 'of its row, as attention may')}")
     unknown = {"objective": ("packs",), "body": ("packs", "causal")}.get(place, ())
     return alike | dict.fromkeys(unknown, False)
 

@@ -11,19 +11,11 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from bertc.ir import base
 from bertc.ir.address import key
-from bertc.ir.base import (
-    Constant,
-    Constructed,
-    FanIn,
-    Glorot,
-    Normal,
-    TruncatedNormal,
-    Uniform,
-    Weight,
-)
+from bertc.ir.base import Weight
 from bertc.ir.methods.adapter import OF_PAIRS, Lora
-from bertc.model.native import dropout
+from bertc.model.native.kernels import dropout
 from bertc.model.own import constructed
 
 Table = Mapping[str, Weight]
@@ -193,28 +185,28 @@ def initial_values(weight: Weight, seed: int) -> Tensor:
 def _fill(tensor: Tensor, weight: Weight, seed: int) -> None:
     generator = torch.Generator().manual_seed(key(seed, "init", weight.name))
     match weight.init:
-        case TruncatedNormal(std=std, cut=cut):
+        case base.TruncatedNormal(std=std, cut=cut):
             nn.init.trunc_normal_(tensor, std=std, a=-cut * std, b=cut * std, generator=generator)
-        case Normal(std=std):
+        case base.Normal(std=std):
             nn.init.normal_(tensor, std=std, generator=generator)
-        case Glorot():
+        case base.Glorot():
             fans = weight.shape if len(weight.shape) > 1 else (1, *weight.shape)
             bound = (6 / sum(fans)) ** 0.5
             nn.init.uniform_(tensor, -bound, bound, generator=generator)
-        case FanIn() if weight.role == "table":
+        case base.FanIn() if weight.role == "table":
             nn.init.normal_(tensor, std=weight.shape[-1] ** -0.5, generator=generator)
-        case FanIn():
+        case base.FanIn():
             bound = weight.shape[-1] ** -0.5
             nn.init.uniform_(tensor, -bound, bound, generator=generator)
-        case Uniform(bound=bound):
+        case base.Uniform(bound=bound):
             nn.init.uniform_(tensor, -bound, bound, generator=generator)
-        case Constant(value=value, std=std) if std:
+        case base.Constant(value=value, std=std) if std:
             nn.init.normal_(tensor, mean=value, std=std, generator=generator)
-        case Constant(value=value, last=last):
+        case base.Constant(value=value, last=last):
             nn.init.constant_(tensor, value)
             if last is not None:
                 tensor[-1] = last
-        case Constructed():
+        case base.Constructed():
             tensor.copy_(constructed(weight.init, seed, weight.name))
         case _:
             assert_never(weight.init)

@@ -16,8 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bertc.cost import estimate, this_cpu
-from bertc.cost.machines.calibration import Calibration
-from bertc.cost.machines.device import Point, Rates
+from bertc.cost.machines.device import Calibration, Point, Rates
 from bertc.ir.base import ONES, TruncatedNormal, Weight, affine
 from bertc.ir.learning.optimizer import Adam, Lamb
 from bertc.ir.network.ffn import Activation

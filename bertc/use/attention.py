@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from bertc.base.diagnostics import UsageError
+from bertc.base.diagnostics import DataError, UsageError
 from bertc.model import EncoderInputs, Model, Outputs, Projected
 from bertc.model.attention.attend import split_heads
 from bertc.model.encoder import Encoder
@@ -29,9 +29,14 @@ def see_maps(model: Model, reading: EncoderInputs) -> tuple[Outputs, list[Tensor
     """Read rows; the outputs, and the attention (b, n, q, k) of every layer.
 
     Keys of a memory precede those of the row, queries of the query stream follow its own.
+
+    Raises:
+        DataError: if the network has no heads.
     """
     body, maps = model.encoder, list[Tensor]()
-    assert isinstance(body, Encoder), "asked for of transformers alone"
+    if not isinstance(body, Encoder):
+        message = f"this network is a {model.encoder.node.body_kind}, which has no attention heads"
+        raise DataError(message, "name a run of a transformer")
     rows = reading._replace(output_positions=None, decoded_positions=None, starts=None)
     parts = [part for part in body.attention.values() if isinstance(part, ProjectedAttention)]
     if len(parts) < len(body.attention):

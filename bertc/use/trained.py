@@ -24,7 +24,6 @@ from bertc.ir.program import Resolved
 from bertc.model import EncoderInputs, Model
 from bertc.run.evaluation.task_lookup import is_imported, task_of
 from bertc.run.models.loading import load as load_model
-from bertc.run.models.loading import transformer_of
 from bertc.run.models.vectors import embed, padded, text_rows
 from bertc.run.records.calibration import fit_of_head
 from bertc.tasks.examples.encode import encode
@@ -91,7 +90,6 @@ class Trained(Model):
             DataError: if the network has no heads.
             UsageError: if the text has no tokens.
         """
-        transformer_of(self)
         inputs = self.tokenizer([(text, pair) if pair else text])
         if not text.strip() or inputs["token_ids"].shape[1] < 2:
             raise UsageError("the text has no tokens", help="write a few words")

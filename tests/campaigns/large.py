@@ -28,8 +28,7 @@ from bertc.base.storage.place import FolderAt
 from bertc.run.preparing import finish_preparing
 from bertc.tasks.corpus import prepare
 from bertc.text.batches.arranged import arrangements, count_rows, how
-from bertc.text.cache.copies import RESERVED
-from bertc.text.cache.store import MANIFEST_FILE, Silent, seal
+from bertc.text.cache.store import MANIFEST_FILE, RESERVED, Silent, seal
 from bertc.text.prepared import opening
 from bertc.text.prepared.making import begin_preparing, make_parts
 from bertc.text.rows.tokens import TokenWriter, open_tokens

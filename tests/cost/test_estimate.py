@@ -10,7 +10,8 @@ import pytest
 from bertc.api import points, resolve
 from bertc.base.diagnostics import UsageError
 from bertc.cost import as_json, as_table, device_named, estimate, where_table
-from bertc.cost.machines import calibration, devices
+from bertc.cost.machines import device as machine_device
+from bertc.cost.machines import devices
 from bertc.cost.machines.devices import (
     ACCELERATORS,
     GIB,
@@ -265,8 +266,8 @@ def test_a_core_has_the_rates_of_its_clock_and_of_the_vectors_that_it_may_use(
 ) -> None:  # fmt: skip
     for name, text in (("CPU_INFO", info), ("CLOCK", highest)):
         (tmp_path / name).write_text(text + "\n")
-        monkeypatch.setattr(calibration, name, tmp_path / name)
+        monkeypatch.setattr(machine_device, name, tmp_path / name)
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
-    assert calibration.core_here()[:3] == (clock, fp32 * clock, bf16 * clock)
+    assert machine_device.core_here()[:3] == (clock, fp32 * clock, bf16 * clock)
     here = this_cpu()
     assert (here.bf16_flops > 0, here.loops_bf16) == (bf16 > 0, loops_bf16)

@@ -12,8 +12,7 @@ import torch
 from bertc.api import resolve
 from bertc.cost import device_named, estimate, largest_microbatches
 from bertc.cost.figures import DeviceBudget, Execution
-from bertc.cost.machines.calibration import calibration_here, calibration_path
-from bertc.cost.machines.device import Point, rate_at
+from bertc.cost.machines.device import Point, calibration_here, calibration_path, rate_at
 from bertc.cost.memory import CHUNK, fit_of, stage_memory, whole_step
 from bertc.cost.parameters import count
 from bertc.cost.planning.plan import Machine

@@ -8,8 +8,7 @@ import pytest
 
 import bertc
 from bertc.base.storage.place import FolderAt
-from bertc.check.facts.examples import row_lengths
-from bertc.check.facts.texts import TextFacts, download_size
+from bertc.check.facts.texts import TextFacts, download_size, row_lengths
 from bertc.cost import as_table, estimate
 from bertc.tasks.examples import task_sets
 from bertc.text.prepared.opening import PreparedPart, write_corpus

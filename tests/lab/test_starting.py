@@ -11,8 +11,8 @@ import pytest
 from bertc.api import check, resolve, train
 from bertc.base.diagnostics import DataError, Diagnostics, MissingInputError, UsageError
 from bertc.cli import starting as commands
-from bertc.lab.fit.budget import Budget
-from bertc.lab.fit.sizing import Machine, budget_named, machine_named
+from bertc.lab.fit.candidate import Budget
+from bertc.lab.fit.fitting import Machine, budget_named, machine_named
 from bertc.lab.starting.columns import roles_of
 from bertc.lab.starting.init import NEEDS, Answers, look_at_data, purposes, start
 from bertc.lab_api import survey

@@ -12,8 +12,7 @@ from bertc.check import passes
 from bertc.check.compiling import equalise
 from bertc.check.facts import counts
 from bertc.check.facts import facts as filled_in
-from bertc.check.facts.examples import read_files
-from bertc.check.facts.texts import look_at_text
+from bertc.check.facts.texts import look_at_text, read_files
 from bertc.check.passes.changing.beginning import vectors as vectors_fit
 from bertc.hub.leaving.target import remark_own_layout
 

@@ -12,8 +12,9 @@ from bertc.learn.objectives.softmax import cross_entropy
 from bertc.model.attention.attend import attend
 from bertc.model.attention.masks import Mask
 from bertc.model.ffn import activate, activated, gate_activated
-from bertc.model.native import drop, dropout, kernels_for, library, missing
 from bertc.model.native import kernels as tensors
+from bertc.model.native import library
+from bertc.model.native.kernels import drop, dropout, kernels_for, missing
 from bertc.model.norm import build_norm, sum_and_norm
 from bertc.model.positions import Angles, Rotation
 from bertc.model.weights import Linear

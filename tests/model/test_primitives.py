@@ -9,7 +9,7 @@ from bertc.api import resolve
 from bertc.model import EncoderInputs, build
 from bertc.model.attention import attend
 from bertc.model.attention.relative import gather_distances
-from bertc.model.native import dropout
+from bertc.model.native.kernels import dropout
 from bertc.model.weights import look_up_rows
 from tests.traced import traced
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bertc.api import points
-from bertc.check.facts.examples import row_lengths
+from bertc.check.facts.texts import row_lengths
 from bertc.cost import Estimate, convention_named, estimate
 from bertc.cost.flops import Convention, executed_flops, run_flops, stage_flops
 from bertc.hub.config import hf_config

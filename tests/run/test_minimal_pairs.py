@@ -185,24 +185,6 @@ def test_rows_and_memories_of_other_lengths_read_the_same_text(read):
     pytest.raises(UsageError, read, same_length=True, memory=0).match("needs a memory")
 
 
-def test_a_window_slides_over_the_text(read):
-    found = read(sliding=20, examples=50).evaluation
-    assert found.examples == 50
-    assert found.unigram_losses == {"clm": found.unigram_loss}
-    assert 2 < found.unigram_loss < 6
-    # One row, read token by token with all there is remembered, sees no less and scores alike.
-    assert found.loss == pytest.approx(read(seq=20, memory=1000).evaluation.loss, abs=0.4)
-    pytest.raises(UsageError, read, sliding=100_000).match("no token has")
-    # Windows of a stride predict the same tokens, the last of each from as many before it.
-    strided = read(sliding=24, stride=5, examples=46)
-    assert strided.evaluation.examples == strided.reading.tokens == 46
-    assert strided.evaluation.unigram_loss == read(sliding=24, examples=46).evaluation.unigram_loss
-    assert "from the 20 to 24 tokens" in strided.summary()
-    with pytest.raises(UsageError, match="windows at least as long") as refused:
-        read(sliding=4, stride=5)
-    assert "--sliding 10 --stride 5" in refused.value.help
-
-
 def test_other_text_is_read_whole(read, tmp_path):
     other = tmp_path / "other.txt"
     other.write_text("Der Hahn kräht früh.\n\nEin Hund schläft — lange.")

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from bertc.api import resolve
 from bertc.check.facts.networks import network_of
 from bertc.cost import estimate
-from bertc.hub.leaving.pruned import find_removed, remove_units
+from bertc.hub.leaving.pruned import find_removed
 from bertc.ir.methods.pruning import Heads
 from bertc.ir.network.ffn import Activation
 from bertc.ir.weight_maps.pruned import choose_by_score, program_left, prune
@@ -23,8 +23,8 @@ from bertc.lab.results.compare import results
 from bertc.model import EncoderInputs, Model, build
 from bertc.model.inputs import Memory, PermutationMask
 from bertc.run.evaluation.evaluate import evaluate_run
-from bertc.run.methods.pruning import put_gates
-from bertc.run.models.loading import load, without_heads
+from bertc.run.methods.acting import put_gates
+from bertc.run.models.loading import load
 from bertc.run.records.checkpoints import WEIGHTS
 from bertc.use.attention import see_maps
 from tests.run.conftest import weights
@@ -235,37 +235,3 @@ def assert_maps_weigh_values(model: Model, reading: EncoderInputs) -> list[torch
         totals = map_bnqk.sum(-1)
         assert torch.all((totals - 1).abs().minimum(totals) < 1e-5)
     return found
-
-
-def test_the_command_shows_what_is_inside_a_run(tiny, barn, tmp_path, go, call):
-    run = tmp_path / "run"
-    go(tiny(objective=barn, heads=4))
-
-    def inspect(what: str, *options: str, progress: str = "") -> str:
-        code, out, err = call("inspect", what, str(run), *options)
-        assert (code, err) == (0, progress)
-        return str(out)
-
-    progress = f"evaluating {run} without each head ...\n"
-    of_heads = json.loads(inspect("heads", "--json", progress=progress))
-    names = [f"{layer}.{head}" for layer in range(2) for head in range(4)]
-    assert [*of_heads["without"]] == names
-    less = evaluate_run(run, without=[(1, 2)], quiet=True).evaluation
-    assert of_heads["without"]["1.2"] == less.scores["classify"]["dev"]["accuracy"]
-    table = inspect("heads", "--examples", "3", progress=progress).splitlines()
-    assert table[0].endswith("its change without each head")
-    assert [line.split()[0] for line in table[1:]] == ["head", *names]
-
-
-def test_a_model_without_heads_is_one_that_lost_them(tiny):
-    model, ids = build(tiny(heads=4)).eval(), torch.randint(5, 100, (2, 12))
-    before = model.encode(ids)
-    with without_heads(model, [(0, 1), (1, 0), (1, 3)]):
-        gone = model.encode(ids)
-        removed = find_removed(model.encoder.node, dict(model.named_parameters()))
-        resolved, left = remove_units(model.resolved, dict(model.named_parameters()))
-    assert removed["attention"] == {0: [1], 1: [0, 3]}
-    smaller = build(resolved)
-    smaller.load_state_dict(left)
-    assert torch.allclose(smaller.eval().encode(ids), gone, atol=1e-5)
-    assert torch.equal(model.encode(ids), before)

@@ -16,11 +16,11 @@ import pytest
 from bertc.base.diagnostics import CannotWriteError, DataError, MissingInputError, UsageError
 from bertc.lab.report.page import Section, document
 from bertc.lab.report.pictures import Dot, scatter
-from bertc.lab.report.search import search_section
-from bertc.lab.search.drawing import Drawing
+from bertc.lab.report.report import search_section
 from bertc.lab.search.goal import Goal
 from bertc.lab.search.outcome import read_outcome
 from bertc.lab.search.store import DATABASE, open_store, read_store, reading_store
+from bertc.lab.search.trials import Drawing
 from bertc.lab_api import space
 from bertc.run.models.loading import read_model
 from bertc.run.records.folder import RunFolder

@@ -11,8 +11,7 @@ from bertc.ir.vocabulary import ByteBpe, TokenizerFile, Unigram, WordPiece
 from bertc.text.cache.store import Silent
 from bertc.text.vocab import changed
 from bertc.text.vocab.learned import bert_tokenizer, learn
-from bertc.text.vocab.static_vectors import vectors_of_text
-from bertc.text.vocab.token_rows import sparsemax, token_sums
+from bertc.text.vocab.token_rows import sparsemax, token_sums, vectors_of_text
 from bertc.text.vocab.vocabulary import (
     Vocabulary,
     characters_by_token,

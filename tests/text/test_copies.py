@@ -14,7 +14,7 @@ from bertc.tasks.examples.copies import Copier, edit, replaceable, replaced, spl
 from bertc.tasks.examples.mined import mined
 from bertc.tasks.layouts.example import TextExample
 from bertc.text.cache.store import Silent
-from bertc.text.vocab.static_vectors import nearest_words, read_vectors
+from bertc.text.vocab.token_rows import nearest_words, read_vectors
 from tests.text.test_prepare import Notes
 
 SENTENCE = "The old hens, sadly, don't sit in the barn."

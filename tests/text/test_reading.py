@@ -21,9 +21,8 @@ from bertc.ir.program.resolved import Resolved
 from bertc.run import preparing
 from bertc.run.preparing import finish_preparing
 from bertc.tasks.corpus import PreparedCorpus, prepare
-from bertc.text.cache import copies
-from bertc.text.cache.copies import copied, make_room
-from bertc.text.cache.store import Silent
+from bertc.text.cache import store
+from bertc.text.cache.store import Silent, copied, make_room
 from bertc.text.prepared import plan
 from bertc.text.prepared.making import begin_preparing, make_parts
 from bertc.text.prepared.opening import read_corpus, tokenizer_at
@@ -74,7 +73,7 @@ def test_the_shards_opened_longest_ago_make_room_but_for_those_that_are_read(tmp
         shard(tmp_path, name, 1)
     os.utime(tmp_path / "gg.tmp-1", (1, 1))
     shard(tmp_path, "ff-rows", 1)
-    read = copies._locked(tmp_path / "aa", copies.fcntl.LOCK_SH)
+    read = store._lock_manifest(tmp_path / "aa", store.fcntl.LOCK_SH)
     assert not make_room(tmp_path, 0, 900)
     assert make_room(tmp_path, 150, 900)  # 100 too many, then 50
     assert names(tmp_path) == {"aa", "cc", "dd", "ee-rows", "ff.tmp-1", "ff-rows"}

@@ -8,8 +8,8 @@ from typing import Any, assert_never
 
 from bertc.base.diagnostics import Diagnostic, Diagnostics
 from bertc.base.storage.paths import is_taken, shipped_specs
-from bertc.check.facts.examples import count_examples
 from bertc.check.facts.networks import copy_embedding, network_of, program_of, take_network
+from bertc.check.facts.texts import count_examples
 from bertc.check.passes import resolve
 from bertc.check.passes.extends import extends
 from bertc.check.passes.recipes import fill_arguments
@@ -51,12 +51,12 @@ def _remark_direction(program: Program, decoder: bool, diagnostics: Diagnostics)
     written = program.settings.get("causal")
     if not decoder or (written and written.value is True):
         return
-    said = "is read as it was trained: tokens attend to earlier ones alone"
+    reading = "is read as it was trained: tokens attend to earlier ones alone"
     help = "causal=true says so, causal=false makes an encoder of it"
     if written and written.value is False:
-        said, help = "was trained to see earlier tokens alone, and causal = false shows all", ""
+        reading, help = "was trained to see earlier tokens alone, and causal = false shows all", ""
     span = (written or program.settings["init"]).origin.span
-    diagnostics.remark(Diagnostic("R130", f"the decoder of init {said}", span, help=help))
+    diagnostics.remark(Diagnostic("R130", f"the decoder of init {reading}", span, help=help))
 
 
 def _with_folder(value: Any) -> Any:

@@ -162,10 +162,10 @@ _OF_STAGES: tuple[Rule[CompleteStage], ...] = (
          lambda s: f"{s.pairing} classifies pairs of segments, but {s.format.kind} rows "
          + ("have one" if len(s.format.parts(s.seq)) == 1 else "begin with other text"),
          also=_format, help="format=segment-pair"),
-    Rule("E215", "objective", lambda s: s.pairing and not s.pooler,
+    Rule("E204", "objective", lambda s: s.pairing and not s.pooler,
          lambda s: f"{s.pairing} needs the pooler, but pooler = false",
          also=("pooler", "the pooler is switched off here"), help="pooler=true"),
-    Rule("E215", "objective",
+    Rule("E204", "objective",
          lambda s: s.pairing and s.pooler and POOLINGS[s.pooler].mean != "none",
          lambda s: f"{s.pairing} reads the first state of each pair, but pooler = {s.pooler}",
          also=("pooler", "the pooler makes one state of a whole row"), help="pooler=true"),

@@ -113,7 +113,7 @@ def _order_possible(check: Checker[CompleteStage]) -> None:
         message = f"{permuted.kind} needs unchanged rows, which {changing[0]} does not allow"
         label = "the other term may have a stage of its own"
         help = instead + " generator=none" * generates
-        check.report("E250", message, "objective", label=label, help=help)
+        check.report("E217", message, "objective", label=label, help=help)
     block = permuted.states.block
     part = next((p for p in stage.format.parts(stage.seq) if 0 < block < p and p % block), None)
     if part is not None:

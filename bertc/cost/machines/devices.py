@@ -21,8 +21,7 @@ from typing import Any
 from bertc.base.cores import available_cores
 from bertc.base.diagnostics import UsageError, nearest
 from bertc.base.storage.plain_file import read_text
-from bertc.cost.machines.calibration import calibration_here, core_here, cpu_flags
-from bertc.cost.machines.device import Device
+from bertc.cost.machines.device import Device, calibration_here, core_here, cpu_flags
 
 GIB = 2**30
 TERA, GIGA = 1e12, 1e9

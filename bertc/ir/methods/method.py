@@ -1,8 +1,8 @@
 """Methods of training as facts: other rooms walk these, so that none names a method.
 
-A method acts over the steps of a stage: an average of weights, pruning, patience, ... It is written
-as a setting, checked by its own rules, and says here, without torch, what it has and costs; its
-class in ``run.methods`` acts between the steps.
+A method acts over the steps of a stage: pruning, patience, a clock, ... It is written as a setting,
+checked by its own rules, and says here, without torch, what it has and costs; its class in
+``run.methods`` acts between the steps.
 """
 
 from collections.abc import Callable, Iterable

@@ -4,8 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from bertc.lab.fit.budget import Budget
-from bertc.lab.fit.candidate import SPENT, Candidate
+from bertc.lab.fit.candidate import SPENT, Budget, Candidate
 from bertc.lab_api import Table, formatted, units
 
 HELP = "a larger budget, or more settings left free: layers=? hidden=?"

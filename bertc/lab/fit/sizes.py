@@ -6,11 +6,15 @@ whose tokens a parameter are nearest to those that its family was trained with.
 """
 
 from collections.abc import Iterable, Sequence
-from math import inf, log
+from dataclasses import replace
+from functools import cache
+from math import ceil, inf, log
 
 from bertc import Resolved, SpecError
 from bertc.lab.fit.candidate import Candidate, Target, candidate, longest, tokens_of
 from bertc.lab.fit.choice import SHOWN, Choice, Family
+from bertc.lab.forecast.ladder import transfer
+from bertc.lab.forecast.sealed import Forecast, sizes_of
 from bertc.lab_api import Program, model_weights, points, programs, shipped_specs
 
 Known = tuple[Program, Resolved]
@@ -63,7 +67,7 @@ def family_of(program: Program) -> Family:
         for name, file in shipped_specs().items()
         if base and f"extends {base.name}" in file.read_text().splitlines()
     ]
-    return _family_of(*(programs(other)[0] for other in named or [OF_DEFAULTS]))
+    return _family_of(*(programs(spec)[0] for spec in named or [OF_DEFAULTS]))
 
 
 def _family_of(*tried: Program) -> Family:
@@ -127,3 +131,76 @@ def _reach(option: Candidate, target: Target) -> float:
     if target.refuses(option):
         return 0.0
     return tokens_of(option.resolved) / max(option.shares(target.spent))
+
+
+TRIED = 12
+"""Sizes that are tried at first; then those next to the best."""
+
+
+def choose_by_law(
+    tried: Sequence[Program], target: Target, law: Forecast, *, free_steps: bool
+) -> Choice:
+    """The lowest expected loss within the budgets, or the least time for a loss.
+
+    Loss over size has one minimum at a budget: a part of all sizes is tried, then those around the
+    best. Sizes so far beyond the ladder that the law is not trusted are left out.
+    """
+    known, mistakes = resolvable(tried)
+    law.refuse_others(known[0][1])
+    known = sorted(known, key=about)
+
+    @cache
+    def option(place: int) -> Candidate:
+        return _option(known[place], target, law, free_steps=free_steps)
+
+    places = spread_evenly(len(known), TRIED if free_steps else len(known))
+    number = min(range(len(places)), key=lambda n: _order(option(places[n]), target))
+    nearest = range(places[max(0, number - 1)], places[min(len(places) - 1, number + 1)])
+    options = [option(place) for place in sorted({*places, *nearest})]
+    ordered = sorted(options, key=lambda option: _order(option, target))
+    within = [option for option in ordered if _order(option, target) < inf]
+    return Choice(
+        target.budgets, tuple(within or ordered), len(within), len(known), len(mistakes),
+        searched=free_steps, law=law.name,
+    )  # fmt: skip
+
+
+def _order(option: Candidate, target: Target) -> float:
+    """The loss, or the seconds to a loss; inf of what is over a budget or far off."""
+    assert option.expected is not None, "a law has been asked"
+    if option.expected.is_far or max((0.0, *option.shares(target.budgets))) > 1:
+        return inf
+    if not target.loss:
+        return option.expected.loss
+    return option.figures["time"] if option.expected.loss <= target.loss else inf
+
+
+def _option(known: Known, target: Target, law: Forecast, *, free_steps: bool) -> Candidate:
+    """A program with its expected loss; with free steps as many as there is room or need for.
+
+    Its first values and rates are those of the law's spec, made fit for its width.
+    """
+    program, resolved = known
+    if (width := resolved.encoder.hidden) != law.width:
+        program = transfer(program, resolved, law.width, width)
+        known = program, points(program)[0]
+    if free_steps and target.loss:
+        known = _with_enough_steps(known, target.loss, law)
+    chosen = candidate(*known, target)
+    if free_steps and not target.loss:
+        chosen = longest(chosen, target)
+    return replace(chosen, expected=law.expected(chosen.resolved))
+
+
+def _with_enough_steps(known: Known, loss: float, law: Forecast) -> Known:
+    """A program with the fewest steps that reach a loss; as it is if none do."""
+    program, resolved = known
+    tokens = law.law.tokens_for(*sizes_of(resolved), loss)
+    if tokens == inf:
+        return known
+    steps = ceil(tokens / (tokens_of(resolved) / resolved.steps))
+    longer = program.with_values(steps=steps)
+    try:
+        return longer, points(longer)[0]
+    except SpecError:  # of a number of steps that its other settings have no room for
+        return known

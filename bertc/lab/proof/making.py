@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from pathlib import Path
 
-from bertc.lab.proof.network import Arrays, Network, by_stage, in_precision, opened, outputs_of
 from bertc.lab.proof.proof import EMBEDDINGS, JSON, POOLED, VECTORS, Proof, Row, Stage, Vectors
+from bertc.lab.proof.targets import Arrays, Network, by_stage, in_precision, opened, outputs_of
 from bertc.lab.proof.texts import proof_rows
 from bertc.lab_api import Graph, weights_digest
 

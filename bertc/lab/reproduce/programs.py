@@ -67,7 +67,7 @@ def _outside(text: str) -> str:
 
 
 BEFORE = "before"
-LENGTHS = ("seq", "memory", "clamp", "sliding", "stride")
+LENGTHS = ("seq", "memory", "clamp")
 """Options of evaluations that a scale multiplies as it does the length of rows."""
 
 

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from bertc import MissingInputError, ResumeRefusedError, UsageError
-from bertc.lab.reproduce.costs import Costs, costs_of
 from bertc.lab.reproduce.files import data_files
 from bertc.lab.reproduce.job import Job, find_outdated, write_file
 from bertc.lab.reproduce.programs import Jobs, with_equal_steps
 from bertc.lab.reproduce.reading import read_table
 from bertc.lab.reproduce.results import results_of
-from bertc.lab.reproduce.showing import Shown
+from bertc.lab.reproduce.showing import Costs, Shown, costs_of
 from bertc.lab.reproduce.table import Table
 
 BEGUN = "begun.json"

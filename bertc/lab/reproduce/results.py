@@ -13,8 +13,7 @@ from bertc.lab.reproduce.programs import Jobs
 from bertc.lab.reproduce.table import FIGURES, Claim, Measure, Row, Table
 from bertc.lab.results.curves import flops_until
 from bertc.lab.results.figures import LineFigures, figures
-from bertc.lab.results.groups import Summary
-from bertc.lab.results.intervals import interval_of_difference
+from bertc.lab.results.groups import Summary, interval_of_difference
 from bertc.lab.results.runs import read_run
 from bertc.lab.search.goal import Goal
 from bertc.lab_api import RunFolder, several

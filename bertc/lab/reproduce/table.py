@@ -22,8 +22,7 @@ MASKED_LM = ("mlm", "tlm")
 PRETRAINING = "pretraining"
 """The folder of a row's own run, next to those of measures."""
 EVAL_OPTIONS = (
-    "task", "seq", "memory", "clamp", "same_length", "sliding", "stride", "examples", "data",
-    "objective", "pairs",
+    "task", "seq", "memory", "clamp", "same_length", "examples", "data", "objective", "pairs",
 )  # fmt: skip
 """Options of evaluations, as those of ``bertc eval``."""
 Title = Annotated[str, Field(min_length=1, max_length=200)]

@@ -29,7 +29,7 @@ def train_all(jobs: Sequence[Job], say: Callable[[str], None]) -> list[Exception
     failed = dict[str, Exception]()
     finished = {job.name for job in jobs if job.is_finished}
     waiting = [job for job in jobs if job.name not in finished]
-    said = False
+    has_warned = False
     while waiting:
         pending = list[Job]()
         for job in waiting:
@@ -45,9 +45,9 @@ def train_all(jobs: Sequence[Job], say: Callable[[str], None]) -> list[Exception
             else:
                 pending.append(job)
         if len(pending) == len(waiting):
-            if not said:
+            if not has_warned:
                 say(f"{len(pending)} runs left, of other processes or waiting for them")
-            said = True
+            has_warned = True
             sleep(LOOK_SECONDS)
         waiting = pending
     return list(failed.values())

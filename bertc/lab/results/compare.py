@@ -7,8 +7,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from bertc.lab.results.groups import Group, Score, Summary, group_runs
-from bertc.lab.results.intervals import SPREAD, mean_text
+from bertc.lab.results.groups import SPREAD, Group, Score, Summary, group_runs, mean_text
 from bertc.lab.results.runs import Run, find_folders, read_run
 from bertc.lab_api import Seen, Table, loss_title
 

@@ -4,12 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from bertc import UsageError
-from bertc.lab.fit.budget import UNITS, budget
-from bertc.lab.search.drawing import Drawing
+from bertc.lab.fit.candidate import UNITS, budget
 from bertc.lab.search.goal import goal_of
 from bertc.lab.search.outcome import Outcome, best_spec, outcome_of
 from bertc.lab.search.store import open_store, reading_store
-from bertc.lab.search.trials import Search, search
+from bertc.lab.search.trials import Drawing, Search, search
 from bertc.lab_api import Interval, Program, points, space, spec_text
 
 HALVING = "halving"

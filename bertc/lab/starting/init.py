@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Literal
 
 from bertc import UsageError, estimate
-from bertc.lab.fit.budget import Budget, budget
-from bertc.lab.fit.candidate import SPENT
-from bertc.lab.fit.sizing import Machine, Parts, Sized, fit_size, shapes
+from bertc.lab.fit.candidate import SPENT, Budget, budget
+from bertc.lab.fit.fitting import Machine, Parts, Sized, fit_size, shapes
 from bertc.lab.starting.columns import Column, Roles, roles_of
 from bertc.lab_api import (
     Survey,

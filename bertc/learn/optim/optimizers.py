@@ -4,6 +4,7 @@ A rule keeps moments for each weight, in a flat dict of tensors ``m.<weight>``. 
 the start of a stage or after loading, on the same moments.
 """
 
+import inspect
 import math
 from collections import defaultdict
 from collections.abc import Mapping
@@ -12,14 +13,58 @@ from typing import Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from bertc.base.diagnostics import DataError
+from bertc.base.own_code import make
 from bertc.ir.base import Weight
 from bertc.ir.learning import optimizer as rules
-from bertc.ir.learning.optimizer import Adam, Optimizer, moments_of
+from bertc.ir.learning.optimizer import Adam, Optimizer, OwnRule, moments_of
 from bertc.ir.network.body_node import layer_of
 from bertc.learn.optim.by_tensor import Add, ForeachRule, Moments, MuonRule
-from bertc.learn.optim.own import UserRule
-from bertc.learn.step.engines import local_shards
+from bertc.learn.step.engines import local_shard, local_shards, shard_like, whole
 from bertc.model.body import profile_as
+
+
+class UserRule:
+    """Calls ``update`` on one weight after the other; a sharded one is gathered for that."""
+
+    takes_guard = False
+
+    def __init__(
+        self, rule: OwnRule, undecayed: set[str], weights: Moments, moments: Moments, updates: int
+    ) -> None:
+        self._updates, self._update, self._state = updates, make(rule).update, rule.state
+        self._code = rule.code
+        self._reads = inspect.signature(self._update).parameters
+        self._weights = [
+            (name, 0.0 if name in undecayed else rule.decay, weight,
+             [moments[f"{moment}.{name}"] for moment in rule.state])
+            for name, weight in weights.items()
+        ]  # fmt: skip
+
+    @torch.no_grad()
+    def update(self, rate: float, guard: object = None) -> None:
+        """Update every weight that has a gradient."""
+        assert guard is None, "its operations cannot be skipped on the device"
+        self._updates += 1
+        for name, decay, weight, moments in self._weights:
+            if weight.grad is None:
+                continue
+            changed = [weight, *moments]
+            gathered = [*map(whole, changed)]
+            values = {"gradient": whole(weight.grad), "step": self._updates}
+            values |= zip(("weight", *self._state), gathered, strict=True)
+            change = self._update(**{argument: values[argument] for argument in self._reads})
+            if not change.isfinite().all():
+                message = (
+                    f"update {self._updates}: {self._code} changes {name} by what is not finite"
+                )
+                raise DataError(
+                    message, "correct it, then go on from the last checkpoint (--resume)"
+                )
+            gathered[0].mul_(1 - rate * decay).sub_(change, alpha=rate)
+            for tensor, new in zip(changed, gathered, strict=True):
+                if new is not tensor:
+                    local_shard(tensor).copy_(local_shard(shard_like(new, tensor)))
 
 
 class Guard(NamedTuple):

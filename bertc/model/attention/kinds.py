@@ -21,7 +21,7 @@ from bertc.model.attention.relative import RelativeAttention
 from bertc.model.body import Projected
 from bertc.model.inputs import AttentionInputs, EncoderInputs, gather_positions
 from bertc.model.layer import AttentionPart, ProjectedAttention
-from bertc.model.native import dropout, with_gradient
+from bertc.model.native.kernels import dropout, with_gradient
 from bertc.model.norm import AnyNorm, norm_if_any
 from bertc.model.own import call_own, construct_from
 from bertc.model.own_positions import PlacedHeads, build_own, placed_heads

@@ -20,7 +20,7 @@ from bertc.model.attention.masks import Mask, exports, mask_of, rows_of, select_
 from bertc.model.body import Projected
 from bertc.model.inputs import AttentionInputs, EncoderInputs
 from bertc.model.layer import ProjectedAttention
-from bertc.model.native import dropout
+from bertc.model.native.kernels import dropout
 from bertc.model.positions import encode_distances
 from bertc.model.weights import Linear, Table, parameter
 

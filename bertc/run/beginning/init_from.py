@@ -32,8 +32,7 @@ from bertc.run.models.loading import Weights, digest_of, read_checkpoint, read_m
 from bertc.run.records import checkpoints
 from bertc.tasks.corpus import PreparedCorpus
 from bertc.text.cache.store import Silent
-from bertc.text.vocab.static_vectors import vectors_of_text, vectors_of_words
-from bertc.text.vocab.token_rows import TokenSums, token_sums
+from bertc.text.vocab.token_rows import TokenSums, token_sums, vectors_of_text, vectors_of_words
 from bertc.text.vocab.vocabulary import Vocabulary, vocabulary_of
 from bertc.text.vocabularies import first_pieces
 
@@ -161,9 +160,9 @@ def source_of(resolved: Resolved, corpus: PreparedCorpus | None = None) -> Sourc
     if vocabulary is not None and same:
         refuse_other_tokens("init", folder, vocabulary, old.encoder.vocab_size)
     elif corpus is not None:
-        rows_map, theirs = carrying(init, old, corpus), model_weights(old)
-        moments = rows_map.carry(moments, moments_of(first.optimizer, theirs), drawn=False)
-        tensors = rows_map.carry(tensors, {weight.name: weight for weight in theirs}, drawn=True)
+        rows_map, table = carrying(init, old, corpus), model_weights(old)
+        moments = rows_map.carry(moments, moments_of(first.optimizer, table), drawn=False)
+        tensors = rows_map.carry(tensors, {weight.name: weight for weight in table}, drawn=True)
         rows = rows_map.notes
         old = old.with_vocabulary(resolved.vocabulary)
     if not target.adds_tables:
@@ -231,7 +230,7 @@ def _from_vectors(init: growth.FromVectors, resolved: Resolved, vocabulary: Voca
 
 def _differences(old: Resolved, new: Resolved) -> Iterator[str]:
     """Warnings about settings that differ between the networks without changing shapes."""
-    before, after = ({"causal": of.encoder.causal, **of.encoder.settings()} for of in (old, new))
+    before, after = ({"causal": r.encoder.causal, **r.encoder.settings()} for r in (old, new))
     for name in (name for name in UNSHAPED if name in before and name in after):
         pair = before[name], after[name]
         old_text, new_text = (show_value(value, setting_shape(name), full=True) for value in pair)

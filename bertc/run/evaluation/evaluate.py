@@ -1,41 +1,35 @@
 """``bertc eval``: held-out evaluation of a finished, stopped or imported run.
 
-Axes: b windows, w tokens per window, t tokens that a window predicts, v vocabulary.
+Axes: b rows, v vocabulary.
 """
 
+import math
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
-from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 from torch import Tensor
 
-from bertc.base.diagnostics import UsageError
+from bertc.base.diagnostics import DataError, UsageError, several
 from bertc.base.storage.paths import StrPath
-from bertc.ir.program import Resolved, stand_in
-from bertc.ir.weight_maps.pruned import units
-from bertc.learn.objectives import Losses, MicroBatch
-from bertc.learn.objectives.targets import NextTokenTargets
-from bertc.learn.step.feed import vocab_tensors
+from bertc.ir.program import Resolved, Stage, stand_in
+from bertc.learn.objectives.corruption import corrupt, mask_key
+from bertc.learn.step.feed import to_inputs, vocab_tensors
 from bertc.learn.step.objective import make_objective
 from bertc.machine.display import Display, choose
-from bertc.model import EncoderInputs, Outputs
+from bertc.model import Model
 from bertc.run.beginning.teachers import frozen_networks
-from bertc.run.evaluation import last_tokens
 from bertc.run.evaluation.held_out import Evaluation, evaluate, fetch, heldout_sizes, unigram_nats
 from bertc.run.evaluation.manner import Manner
 from bertc.run.evaluation.open_run import OpenRun, open_run
 from bertc.run.evaluation.pairs import evaluate_pairs
 from bertc.run.evaluation.task_lookup import is_imported, names_files, nothing_to_judge_by
 from bertc.run.evaluation.tasks import Details, evaluate_files, evaluate_tasks, sources_told
-from bertc.run.models.loading import load, read_model, transformer_of, without_heads
+from bertc.run.evaluation.word_networks import token_scores
+from bertc.run.models.loading import read_model
 from bertc.run.records.checkpoints import newest
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.metrics import ends_until
@@ -43,9 +37,10 @@ from bertc.run.train.report import NextTokenCost, Report, next_token_cost, plate
 from bertc.run.train.state import Progress
 from bertc.tasks.examples.task import TaskData
 from bertc.text.batches.arranged import TextData
+from bertc.text.batches.batch import RawBatch
 from bertc.text.batches.running import RunningData
 from bertc.text.batches.stage import StageData
-from bertc.text.vocab.vocabulary import characters_by_token
+from bertc.text.vocab.vocabulary import Vocabulary, characters_by_token
 
 EVERYTHING = 1 << 40
 """More rows and tokens than any text has."""
@@ -59,7 +54,6 @@ def evaluate_run(
     *,
     task: str = "",
     part: str = "",
-    without: Collection[tuple[int, int]] = (),
     cache: Path | None = None,
     quiet: bool = False,
 ) -> Report:
@@ -67,16 +61,16 @@ def evaluate_run(
 
     A model folder is evaluated as its import would be. ``manner`` changes what is read and how;
     ``task`` (see ``task_of``) names other files, ``part`` another part of the data, such as
-    ``test``. ``without``: layers and numbers of heads, from 0.
+    ``test``.
 
     Raises:
         MissingInputError: if the folder holds no run, or no model yet.
         DataError: if the run's files are damaged, or its text has changed.
         UsageError: if the text cannot be read as ``manner`` says, or as ``task_of``.
     """
-    run, manner = Path(run), last_tokens.ask(manner or Manner())
+    run, manner = Path(run), _asking(manner or Manner())
     if manner.pairs and not (task or part):
-        return evaluate_pairs(run, manner, without, quiet)
+        return evaluate_pairs(run, manner, quiet)
     folder = RunFolder(run)
     resolved, done = _program_of(folder)
     trained = resolved.stage_after(done.step)
@@ -84,18 +78,16 @@ def evaluate_run(
     files = files or any(map(is_imported, trained.tasks))
     devs = [getattr(t, "dev", "") or getattr(t, "data", "") for t in trained.tasks]
     named = names_files(task, ("dev",)) and not (part or manner.examples or any(devs))
-    fits = (named or not files) and folder.holds_a_run and not without
+    fits = (named or not files) and folder.holds_a_run
     reading, details = None, Details(run, fits=fits)
     with folder.naming_home(resolved), closing(choose(quiet)) as display:
         if files:
             manner.refuse_for_tasks()
             evaluation, notes = evaluate_files(
-                run, task, part=part, most=manner.examples, without=without, progress=display,
-                details=details,
-            )  # fmt: skip
+                run, task, part=part, most=manner.examples, progress=display, details=details
+            )
         else:
-            opening = open_run(folder, resolved, done.step, manner, cache, display)
-            with opening as opened, without_heads(opened.model, without):
+            with open_run(folder, resolved, done.step, manner, cache, display) as opened:
                 evaluation, notes, reading = _as_in_training(opened, manner, display, details)
     stands_in = stand_in(trained, done.step)
     notes = (*plateau_lines(evaluation), *notes, *([stands_in.evaluated] if stands_in else []))
@@ -112,38 +104,6 @@ def _program_of(folder: RunFolder) -> tuple[Resolved, Progress]:
     resolved = folder.read_resolved()
     checkpoint, _ = newest(folder.checkpoints, *folder.identities())
     return resolved, Progress.of(checkpoint.progress) if checkpoint else Progress()
-
-
-def evaluate_heads(
-    run: StrPath,
-    *,
-    task: str = "",
-    examples: int = 0,
-    cache: Path | None = None,
-    quiet: bool = False,
-) -> tuple[Evaluation, dict[str, Evaluation]]:
-    """Evaluate a run, and then without each of its heads, by name: 3.5 (Michel et al. 2019, 3.2).
-
-    ``task`` and ``examples`` are as in ``evaluate_run``. Layers that share their attention share
-    their heads, which count once.
-    """
-    counts = units(transformer_of(load(Path(run))), "attention")
-    heads = [(layer, number) for layer, count in counts.items() for number in range(count)]
-
-    def evaluated(*without: tuple[int, int]) -> Evaluation:
-        manner = Manner(examples=examples)
-        report = evaluate_run(run, manner, task=task, without=without, cache=cache, quiet=True)
-        assert report.evaluation is not None, "an evaluation ends with one"
-        return report.evaluation
-
-    with closing(choose(quiet)) as display:
-        display.begin(f"evaluating {run} without each head", len(heads), "heads")
-        complete, lesser = evaluated(), dict[str, Evaluation]()
-        for layer, number in heads:
-            lesser[f"{layer}.{number}"] = evaluated((layer, number))
-            display.advance(1)
-        display.end()
-    return complete, lesser
 
 
 def _as_in_training(run: OpenRun, manner: Manner, display: Display, details: Details) -> Evaluated:
@@ -168,15 +128,11 @@ def _of_text(run: OpenRun, data: TextData, how: Manner, view: Display) -> tuple[
     known = characters_by_token(vocabulary)
     costs = [nats_v, *([] if known is None else [torch.from_numpy(known).to(nats_v)])]
     examples = how.examples or (EVERYTHING if how.data else run.examples)
-    began = time.perf_counter()
-    if how.sliding and isinstance(data, RunningData):
-        evaluation = _slide(run, data, costs, how, examples, view)
-        return evaluation, time.perf_counter() - began
     sizes = heldout_sizes(stage, run.microbatch, run.ranks)
     if how.last:
         assert isinstance(data, StageData), "its rows are documents, as Manner says"
         batches = fetch(replace(data, grain=1), range(1, sizes[-1] + 1), examples, view)
-        return last_tokens.rank_last(model, stage, batches, vocabulary), 0.0
+        return rank_last(model, stage, batches, vocabulary), 0.0
     objective = make_objective(model, stage, False, frozen_networks(stage, model))
     if isinstance(data, RunningData):
         data = replace(data, seq=stage.seq)
@@ -186,56 +142,59 @@ def _of_text(run: OpenRun, data: TextData, how: Manner, view: Display) -> tuple[
     return evaluation, time.perf_counter() - began
 
 
-@torch.no_grad()
-def _slide(
-    run: OpenRun, data: RunningData, costs: list[Tensor], how: Manner, tokens: int, view: Display
+OBJECTIVE = "mlm(last=100%, replace=100/0/0)"
+"""The last token of every row is masked, and is predicted alone."""
+LAST_TOKEN = "last token"
+HITS = (1, 5, 10)
+"""Ranks up to which the right token counts as found."""
+
+
+def _asking(manner: Manner) -> Manner:
+    """The same with the objective of ``last``."""
+    if manner.last and manner.objective:
+        raise UsageError("--last asks for an objective of its own", "leave out --objective")
+    return replace(manner, objective=OBJECTIVE) if manner.last else manner
+
+
+@torch.inference_mode()
+def rank_last(
+    model: Model, stage: Stage, batches: Iterable[RawBatch], vocabulary: Vocabulary
 ) -> Evaluation:
-    """Predict the first ``tokens`` that have a full window before them, each from its window.
+    """Rank the last token of each row by its score among all tokens that are not special.
 
-    ``costs`` (v,) of each token are its nats by frequency, and its characters if they are known.
+    A token that scores the same counts as better. nDCG@10 is 1 / log2(1 + rank) up to rank 10, MRR
+    the mean of 1 / rank; figures among sampled tokens (BERT4Rec 4.2) are higher, and compare with
+    none of these.
+
+    Raises:
+        DataError: if no row has two tokens, one to predict and one to predict it from.
     """
-    model, stage, window, stride = run.model, run.stage, how.sliding, how.stride
-    name = next(term.name for term in stage.objective if term.objective.order == "forward")
-    texts = [text.ids[: window + tokens] for text in chain(*data.heldout_texts)]
-    text = np.concatenate(texts)[: window + tokens]
-    if len(text) <= window:
-        raise UsageError(f"the held-out text is too short: no token has {window} tokens before it")
-    sums = torch.zeros(3 + len(costs), dtype=torch.float64)
-    losses, device = Losses(model, stage, stage.networks()[-1]), next(model.parameters()).device
-    view.begin("evaluating", len(text) - window, "tokens")
-    model.eval()
-    try:
-        for micro_batch in _windows(name, text, window, stride, run.microbatch, device):
-            loss = losses(micro_batch, Outputs(model.read(micro_batch.reading)))[name]
-            targets = micro_batch.terms[name]
-            assert isinstance(targets, NextTokenTargets), "as _windows makes them"
-            guessed = [(cost_v[targets.targets] * targets.weights).sum() for cost_v in costs]
-            sums += torch.stack([loss.sum, loss.correct, loss.count, *guessed]).cpu().double()
-            view.advance(int(loss.count))
-        view.end()
-    finally:
-        model.train()
-    total, hits, count, guess, *characters = sums.tolist()
-    loss, unigram = total / count, guess / count
-    return Evaluation(
-        loss, {name: loss}, {name: hits / count}, int(count),
-        unigram_loss=unigram, unigram_losses={name: unigram},
-        predictions=int(count), characters=round(sum(characters)),
-    )  # fmt: skip
-
-
-def _windows(
-    name: str, text: NDArray[Any], window: int, stride: int, rows: int, device: torch.device
-) -> Iterator[MicroBatch]:
-    """Micro-batches of windows that move on by ``stride``; the last one predicts what is left."""
-    view = sliding_window_view(np.pad(text, (0, stride - 1)), window + 1)[stride - 1 :: stride]
-    asked_t = torch.arange(window - stride, window, device=device)
-    for first in range(0, len(view), rows):
-        part_bw = torch.from_numpy(view[first : first + rows].astype(np.int64)).to(device)
-        ids_bw, next_bt = part_bw[:, :-1], part_bw[:, -stride:]
-        nth_bt = torch.arange(next_bt.numel(), device=device).view_as(next_bt) + first * stride
-        yield MicroBatch(
-            reading=EncoderInputs(ids_bw, output_positions=asked_t.expand_as(next_bt)),
-            originals=ids_bw,
-            terms={name: NextTokenTargets(next_bt, (nth_bt < len(text) - window).float())},
-        )
+    device, (term,) = next(model.parameters()).device, stage.objective
+    vocab, key = vocab_tensors(vocabulary, device), mask_key(model.resolved.run.seed)
+    ranks, nats = list[Tensor](), list[Tensor]()
+    model.eval().compute_dtype = torch.float32  # bf16 has too few scores to rank by
+    for batch in batches:
+        inputs = to_inputs(batch, device)
+        masked = corrupt(stage, inputs, vocab, key)
+        predictions = masked.terms[term.name]
+        reading = masked.reading._replace(output_positions=None, decoded_positions=None)
+        long_b = (~vocab.special[inputs.token_ids]).sum(1) > 1
+        used_b = (predictions.weights[:, 0] > 0) & long_b
+        at_b = predictions.positions[:, 0]
+        scores_bv = token_scores(model, term.objective, reading, at_b)
+        scores_bv[:, : len(vocab.special)].masked_fill_(vocab.special, -math.inf)
+        scores_bv[:, len(vocab.special) :] = -math.inf  # rows of the table without a token
+        right_b1 = predictions.targets[:, :1]
+        score_b1 = scores_bv.gather(1, right_b1)
+        ranks.append((scores_bv >= score_b1).sum(1)[used_b])
+        nats.append((scores_bv.logsumexp(1) - score_b1[:, 0])[used_b])
+    rank_n, nats_n = torch.cat(ranks).double(), torch.cat(nats).double()
+    if not len(rank_n):
+        raise DataError("no row has two tokens", "rows of at least two tokens, as of sessions")
+    gains_n = torch.where(rank_n <= HITS[-1], 1 / (1 + rank_n).log2(), 0.0)
+    figures = {f"hit@{most}": (rank_n <= most).double() for most in HITS}
+    figures |= {f"ndcg@{HITS[-1]}": gains_n, "mrr": 1 / rank_n}
+    scores = {name: figure_n.mean().item() for name, figure_n in figures.items()}
+    among, loss = f"among {several(int((~vocab.special).sum()), 'token')}", nats_n.mean().item()
+    by_task, first = {LAST_TOKEN: {among: scores}}, {LAST_TOKEN: scores["hit@1"]}
+    return Evaluation(loss, {LAST_TOKEN: loss}, first, len(rank_n), scores=by_task)

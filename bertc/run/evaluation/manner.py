@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bertc.base.diagnostics import UsageError
-from bertc.ir.data import DocSentences, Stream
+from bertc.ir.data import DocSentences
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program import Stage
 
@@ -17,20 +17,16 @@ class Manner:
     """Evaluation options; 0 keeps the training value, and so does ``memory=None``.
 
     ``clamp``: larger distances count as this one. ``same_length``: every token attends to exactly
-    ``memory`` earlier ones. ``sliding``: each token is predicted from its own window of this many
-    tokens before it (the comparison of Transformer-XL, section 3.2). With ``stride`` a window
-    predicts so many tokens, the first of them from as many fewer. ``data`` is other text, all of
-    it evaluated on; ``objective`` what else is asked; ``pairs`` a folder of minimal pairs; with
-    ``last`` the last token of each row is ranked among all.
+    ``memory`` earlier ones. ``data`` is other text, all of it evaluated on; ``objective`` what
+    else is asked; ``pairs`` a folder of minimal pairs; with ``last`` the last token of each row
+    is ranked among all.
     """
 
     seq: int = 0
     memory: int | None = None
     clamp: int = 0
     same_length: bool = False
-    sliding: int = 0
     examples: int = 0
-    stride: int = 1
     data: str = ""
     objective: str = ""
     pairs: str = ""
@@ -48,14 +44,8 @@ class Manner:
             raise UsageError(f"clamp needs attention with relative distances, not {kind}")
         if self.same_length and not memory:
             raise UsageError("same-length needs a memory", help="--memory 640")
-        if self.sliding and not encoder.causal:
-            message = "windows predict next tokens, which this run did not learn"
-            raise UsageError(message, "a run with objective=clm")
-        if self.stride > max(1, self.sliding):
-            help = f"--sliding {max(2 * self.stride, self.sliding)} --stride {self.stride}"
-            raise UsageError(f"a stride of {self.stride} needs windows at least as long", help)
         room = encoder.room
-        if room is not None and max(self.seq, self.sliding) > room:
+        if room is not None and self.seq > room:
             raise UsageError(f"the encoder has {room} positions", help=f"at most {room}")
         if self.clamp:
             node = model.encoder.node
@@ -64,25 +54,20 @@ class Manner:
             model.encoder.node = node.model_copy(update={"attention": attention})
         model.same_length = self.same_length
         lengths = {"seq": self.seq or stage.seq, "memory": memory}
-        rows = {"pairs": "none", "padded": self.last, "pack": False}
-        rows["format"] = DocSentences(cut="end") if self.last else Stream()
-        return stage.model_copy(update=lengths | (rows if self.last or self.sliding else {}))
+        rows = {"pairs": "none", "padded": True, "pack": False, "format": DocSentences(cut="end")}
+        return stage.model_copy(update=lengths | (rows if self.last else {}))
 
     def refuse_for_tasks(self) -> None:
         """Refuse options about text, all but ``examples``, in the evaluation of a task."""
         if self != Manner(examples=self.examples):
             raise UsageError(
-                "seq, memory, clamp, same-length, sliding, stride, data, objective, pairs and last "
-                "apply to text, not to tasks",
+                "seq, memory, clamp, same-length, data, objective, pairs and last apply to text, "
+                "not to tasks",
                 help="leave them out; --task names other files, --examples scores fewer of them",
             )
 
     def describe(self, stage: Stage) -> str:
         """A line of the report: reading of a stage returned by ``read_by``."""
-        if self.sliding:
-            least = self.sliding - self.stride + 1
-            some = f"{least} to {self.sliding}" if self.stride > 1 else str(self.sliding)
-            return f"each token predicted from the {some} tokens before it"
         if stage.format.kind != "stream":
             return f"read in {stage.format.kind} rows of {stage.seq} tokens"
         words = [f"read as a stream in rows of {stage.seq} tokens"]

@@ -157,7 +157,7 @@ def open_run(
                 kinds = {share.corpus.kind for part in resolved.stages for share in part.data}
                 display.note(f"an imported model names no text; evaluating on {', '.join(kinds)}")
             data = read_text(run, resolved, where, watched).stages[index]
-        if how.data or how.objective or (how.sliding and trained.format.kind != "stream"):
+        if how.data or how.objective:
             program = program_of_stage(resolved, stage, run.path, how.data)
             data, stage = prepare(program, where, watched, networks).stages[0], program.stages[0]
         microbatch, examples = plan.microbatches[index], resolved.run.eval_examples

@@ -8,7 +8,7 @@ Axes: b rows, s tokens of the longest row, n predictions, v vocabulary.
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
@@ -27,7 +27,7 @@ from bertc.model import EncoderInputs, Model
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.evaluation.manner import Manner
 from bertc.run.evaluation.word_networks import learned_terms, token_scores
-from bertc.run.models.loading import load, newest_step, place_on_device, without_heads
+from bertc.run.models.loading import load, newest_step, place_on_device
 from bertc.run.models.vectors import TextRow, in_batches
 from bertc.run.records.folder import RunFolder
 from bertc.run.train.report import Report
@@ -60,9 +60,7 @@ class ScoredRow(TextRow):
     places: tuple[int, ...]
 
 
-def evaluate_pairs(
-    run: Path, manner: Manner, without: Collection[tuple[int, int]] = (), quiet: bool = False
-) -> Report:
+def evaluate_pairs(run: Path, manner: Manner, quiet: bool = False) -> Report:
     """Score the pairs that ``manner`` names with the newest weights of a run or a model folder.
 
     Networks compute in fp32. A tie counts as right, as in babylm/evaluation-pipeline-2025, which
@@ -81,7 +79,7 @@ def evaluate_pairs(
     room = model.resolved.encoder.room or math.inf
     ahead = isinstance(term, LanguageModel) and term.ahead
     candidates = [_encode(vocabulary, pair, ahead, room) for pair in pairs]
-    with closing(choose(quiet)) as display, without_heads(model, without):
+    with closing(choose(quiet)) as display:
         scores = _scores(model, term, vocabulary.mask, [*chain(*candidates)], display)
     points = [[scores[sentence] for sentence in of_pair] for of_pair in candidates]
     predicted = sum(len(first.places) for first, *_ in candidates)

@@ -4,7 +4,6 @@ Axes: n examples, c labels.
 """
 
 import math
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import compress
 from pathlib import Path
@@ -21,7 +20,7 @@ from bertc.run.evaluation.answers import Answers, several_answers
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.evaluation.task_inference import Within, answer
 from bertc.run.evaluation.task_lookup import columns_told, names_files, nothing_to_judge_by, task_of
-from bertc.run.models.loading import load, place_on_device, without_heads
+from bertc.run.models.loading import load, place_on_device
 from bertc.run.records.calibration import fit_of_head, thresholds, write_fit
 from bertc.tasks.examples.encode import encode
 from bertc.tasks.examples.task import TaskData, TaskSet
@@ -214,7 +213,6 @@ def evaluate_files(
     *,
     part: str = "",
     most: int = 0,
-    without: Collection[tuple[int, int]] = (),
     within: Within = lambda function: function,
     progress: Progress | None = None,
     details: Details | None = None,
@@ -241,10 +239,9 @@ def evaluate_files(
     terms = tuple(term for term in stage.objective if term.name == task.title)
     only = stage.model_copy(update={"objective": terms})
     data = TaskData(vocabulary, 0, stage.batch, seq, (task_set,), 1.0)
-    with without_heads(model, without):
-        evaluation = evaluate_tasks(
-            model, only, data, within=within, progress=progress, details=details
-        )
+    evaluation = evaluate_tasks(
+        model, only, data, within=within, progress=progress, details=details
+    )
     return evaluation, tuple(notes)
 
 

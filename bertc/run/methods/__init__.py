@@ -8,8 +8,7 @@ from bertc.ir.methods.batches import FallingMasks, RisingBatch, RowMemory
 from bertc.ir.methods.ending import Clock, Patience
 from bertc.ir.methods.pruning import Heads, Neurons
 from bertc.ir.program.stage import AnyMethod, Stage
-from bertc.run.methods.acting import Acting, Averaging, ByClock, Waiting
-from bertc.run.methods.pruning import Removing
+from bertc.run.methods.acting import Acting, Averaging, ByClock, Removing, Waiting
 from bertc.run.train.session import Session
 
 Methods = tuple[Acting[Any], ...]

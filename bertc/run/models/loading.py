@@ -1,17 +1,12 @@
-"""Loading weights and program from a run or model folder of either layout, onto a device.
-
-A model that is loaded may do without some heads, to see what they are worth.
-"""
+"""Loading weights and program from a run or model folder of either layout, onto a device."""
 
 import hashlib
 import logging
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from bertc.base.diagnostics import DataError, MissingInputError
@@ -20,16 +15,14 @@ from bertc.hub import folders
 from bertc.hub.belonging import refuse_strangers
 from bertc.hub.keys import part_of, parts_of
 from bertc.hub.leaving.adapter_folder import merge
-from bertc.hub.leaving.pruned import entries_of, remove_units
+from bertc.hub.leaving.pruned import remove_units
 from bertc.hub.networks import GENERATOR, add_tables, join_networks
 from bertc.hub.published import or_hub
 from bertc.hub.tensors import check_entry, check_names, read_header, read_tensors
 from bertc.hub.weights import SAFE
-from bertc.ir.network.encoder import Encoder
 from bertc.ir.program import Resolved, model_weights, stand_in
 from bertc.ir.program.settings import RunPrecision
 from bertc.ir.program.stage import EVALUATED_FILES
-from bertc.ir.weight_maps.pruned import entries
 from bertc.machine.machine import dtype_of, make_plan
 from bertc.model import Linear, Model, build
 from bertc.run.models.importing import import_model
@@ -166,32 +159,3 @@ def place_on_device(model: Model, device: str, precision: RunPrecision | None = 
         for part in network.modules():
             if isinstance(part, Linear):  # cast here, not in every batch
                 part.to(model.compute_dtype)
-
-
-def transformer_of(model: Model) -> Encoder:
-    """The node of a model's encoder."""
-    node = model.encoder.node
-    if not isinstance(node, Encoder):
-        message = f"this network is a {node.body_kind}, which has no attention heads"
-        raise DataError(message, "name a run of a transformer")
-    return node
-
-
-@contextmanager
-def without_heads(model: Model, heads: Collection[tuple[int, int]]) -> Iterator[None]:
-    """Set the weights of some heads, each a layer and a number, to zero within the block."""
-    places = entries(transformer_of(model)) if heads else {}
-    parameters, before = dict(model.named_parameters()), dict[str, Tensor]()
-    with torch.no_grad():
-        for name, place in places.items():
-            gone = [number for layer, number in heads if layer == place.layer]
-            if place.part == "attention" and gone:
-                before[name] = parameters[name].clone()
-                mask = entries_of(parameters[name], place, gone)
-                parameters[name][mask.to(parameters[name].device)] = 0
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for name, tensor in before.items():
-                parameters[name].copy_(tensor)

@@ -4,7 +4,7 @@
         weights.safetensors      every weight of the weight table
         optimizer.safetensors    m.<weight> and v.<weight>, as the rule keeps them
         memory.safetensors       what the rows of the next batch go on from, where there is one
-        METHOD.safetensors       what a method of the stage has: an average, the best weights
+        METHOD.safetensors       what a method of the stage has, such as the best weights
         progress.json            where the run stands
         manifest.json            size and sha256 of the others, and what they belong to
 

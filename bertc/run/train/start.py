@@ -19,7 +19,7 @@ from bertc.machine.display import Display, Watched
 from bertc.machine.machine import detect, device_here, make_plan
 from bertc.machine.memory import refuse_what_cannot_fit
 from bertc.machine.process_group import ProcessGroup
-from bertc.model.native import missing
+from bertc.model.native.kernels import missing
 from bertc.run.beginning.init_from import Source, require_readable, source_of
 from bertc.run.beginning.teachers import digests, require_same_tokens, require_weights
 from bertc.run.evaluation.word_networks import TrainedNetworks
@@ -30,7 +30,7 @@ from bertc.run.records.lock import Lock
 from bertc.run.train.state import Progress
 from bertc.tasks.corpus import PreparedCorpus, prepare
 from bertc.tasks.layouts.parts import dev_parts
-from bertc.text.vocab.static_vectors import vectors_width
+from bertc.text.vocab.token_rows import vectors_width
 
 
 class RunPlace(NamedTuple):

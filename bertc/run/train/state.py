@@ -99,8 +99,8 @@ class Progress:
     """Counters of a run; with the weights and moments, all that resuming needs.
 
     ``evaluated`` is the last step with an evaluation, ``sums`` what the next line of metrics
-    averages, ``metrics_bytes`` the length of the metrics file. ``best`` is set in a stage with
-    patience, from its first evaluation to its end.
+    has the means of, ``metrics_bytes`` the length of the metrics file. ``best`` is set in a stage
+    with patience, from its first evaluation to its end.
     """
 
     __pydantic_config__ = FINITE

@@ -28,7 +28,7 @@ from bertc.tasks.examples.mined import VectorNetworks, mined
 from bertc.tasks.layouts.example import ChoiceExample, Example, Examples, TextExample
 from bertc.text.batches.order import permute
 from bertc.text.cache.store import Progress, fingerprint, obtain
-from bertc.text.vocab.static_vectors import nearest_words, read_vectors
+from bertc.text.vocab.token_rows import nearest_words, read_vectors
 
 WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 """Letters and digits, with apostrophes inside, or a single mark."""

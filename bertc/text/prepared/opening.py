@@ -19,7 +19,7 @@ from bertc.base.storage.place import WRONG, FolderAt
 from bertc.cost.units import bytes_text
 from bertc.ir.data import Prepared, Share
 from bertc.text.cache import store
-from bertc.text.cache.copies import copied
+from bertc.text.cache.store import copied
 from bertc.text.prepared import plan as plans
 from bertc.text.prepared.plan import PreparationPlan, read_plan
 from bertc.text.rows.index import ROW

@@ -73,16 +73,16 @@ def _modules(root: Path, packages: tuple[str, ...], _: int) -> list[Any]:
     modules = []
     for folder, below, names in os.walk(root, followlinks=True):
         relative = folder[len(str(root)) + 1 :]
-        wanted = packages if not relative else ()
+        chosen = packages if not relative else ()
         below[:] = sorted(
             name
             for name in below
             if name not in SKIPPED
             and (name.isidentifier() or relative)
-            and (not wanted or name in wanted)
+            and (not chosen or name in chosen)
         )
         for name in sorted(names):
-            if name.endswith(".py") and (not wanted or name.removesuffix(".py") in wanted):
+            if name.endswith(".py") and (not chosen or name.removesuffix(".py") in chosen):
                 path = os.path.join(folder, name)
                 if 0 < (facts := os.stat(path)).st_size <= MAX_SOURCE_BYTES:
                     modules.append((path, os.path.join(relative, name), facts))
@@ -93,7 +93,8 @@ def _documents(files: list[tuple[str, int]]) -> Iterator[Piece]:
     number = processes(sum(size for _, size in files), SOURCE_BYTES_PER_PROCESS)
     seen: set[bytes] = set()
     amount = 0
-    batches = (files[at : at + FILES_AT_ONCE] for at in range(0, len(files), FILES_AT_ONCE))
+    begins = range(0, len(files), FILES_AT_ONCE)
+    batches = (files[begin : begin + FILES_AT_ONCE] for begin in begins)
     jobs = (([size for _, size in batch], [path for path, _ in batch]) for batch in batches)
     with closing(spread(_read, jobs, number)) as read:
         for sizes, documents in read:
@@ -157,8 +158,8 @@ def open_hf(corpus: Hf) -> TextSource:
     with guard_errors(where):
         names, count = list(rows.column_names), int(rows.num_rows)
         files = sorted(str(entry["filename"]) for entry in rows.cache_files)
-        (at,) = column_indices(names, where, ColumnSelection((corpus.column,)))
-        column, stated_bytes = rows.select_columns([names[at]]), rows.dataset_size
+        (place,) = column_indices(names, where, ColumnSelection((corpus.column,)))
+        column, stated_bytes = rows.select_columns([names[place]]), rows.dataset_size
     facts = [(name, Path(name).stat()) for name in files]
     stored = [(name, file.st_size, file.st_mtime_ns) for name, file in facts]
     return TextSource(
@@ -166,7 +167,7 @@ def open_hf(corpus: Hf) -> TextSource:
         identity=("hf", corpus.model_dump(mode="json", exclude={"language"}), count, *stored),
         sentences=corpus.sentences, total=count, unit="rows",
         text_bytes=stated_bytes or sum(size for _, size, _ in stored),
-        read=partial(_texts_in, column, names[at], where),
+        read=partial(_texts_in, column, names[place], where),
     )  # fmt: skip
 
 

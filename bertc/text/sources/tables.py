@@ -229,8 +229,8 @@ def _sequences(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]
 def _parquet(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
     with _parquet_table(file) as table:
         names = [*table.schema_arrow.names]
-        wanted = (*selection.required, *selection.optional)
-        names += [w for w in wanted if "." in w and w not in names and w.split(".")[0] in names]
+        asked = (*selection.required, *selection.optional)
+        names += [c for c in asked if "." in c and c not in names and c.split(".")[0] in names]
         indices = column_indices(names, str(file.path), selection)
         columns = [names[i] for i in indices if i >= 0]
         (nth, shares), groups = file.share, table.num_row_groups

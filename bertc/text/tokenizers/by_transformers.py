@@ -113,34 +113,34 @@ def _read(folder: Path, lower: bool) -> dict[str, Any]:
     """A tokenizer.json, tokens by role, settings for other readers, and what files say of case."""
     from bertc.text.tokenizers.of_esm import of_esm
 
-    theirs = _load(folder)
-    if not lower and _lowers(theirs):
-        theirs = _load(folder, do_lower_case=False)
-        if _lowers(theirs):
+    hf = _load(folder)
+    if not lower and _lowers(hf):
+        hf = _load(folder, do_lower_case=False)
+        if _lowers(hf):
             raise DataError("lower=false does not keep its capitals", "leave lower=false out")
-    backend = of_esm(theirs) if type(theirs).__name__ == ESM_CLASS else theirs.backend_tokenizer
+    backend = of_esm(hf) if type(hf).__name__ == ESM_CLASS else hf.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
-    checked_size(theirs.get_vocab(), "its vocabulary")  # whose text has a line for each id below
+    checked_size(hf.get_vocab(), "its vocabulary")  # whose text has a line for each id below
     written = backend.to_str()
-    named = {role: str(its) for role in TOKEN_ROLES if (its := getattr(theirs, f"{role}_token"))}
+    named = {role: str(its) for role in TOKEN_ROLES if (its := getattr(hf, f"{role}_token"))}
     saved = json.loads(written)
     model = saved["model"]
     if model.get("type") == "WordPiece" and model["unk_token"] not in model["vocab"]:
         unknown = shown(model["unk_token"])
         raise DataError(f"its vocabulary lacks the unknown token {unknown}", ANOTHER)
-    _try(theirs, written)
+    _try(hf, written)
     if backend.num_special_tokens_to_add(is_pair=False) == 0:
         written = json.dumps({**saved, "post_processor": None}, ensure_ascii=False)
-    settings = {"tokenizer_class": type(theirs).__name__}
-    for name, value in theirs.init_kwargs.items():
+    settings = {"tokenizer_class": type(hf).__name__}
+    for name, value in hf.init_kwargs.items():
         values = value if isinstance(value, list) else [value]
         plain = all(isinstance(item, bool | int | float | str) for item in values)
         if plain and name not in NOT_PASSED_ON and not name.endswith("_file"):
             settings[name] = value
     sides = ("model_input_names", "padding_side", "truncation_side")
-    settings |= {name: getattr(theirs, name) for name in sides}
-    generic = type(theirs).__name__ in GENERIC_CLASSES  # which lower what tokenizer.json says
+    settings |= {name: getattr(hf, name) for name in sides}
+    generic = type(hf).__name__ in GENERIC_CLASSES  # which lower what tokenizer.json says
     lower = settings.get("do_lower_case", generic) is True
     return {"written": written, "named": named, "passed_on": settings, "lower": lower}
 
@@ -161,17 +161,17 @@ def _load(folder: Path, **settings: Any) -> Any:
     _settle_class(folder, files)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        theirs = AutoTokenizer.from_pretrained(
+        hf = AutoTokenizer.from_pretrained(
             folder, use_fast=True, trust_remote_code=False, local_files_only=True, **settings
         )
-    needed = [name for role, name in theirs.vocab_files_names.items() if role != "tokenizer_file"]
+    needed = [name for role, name in hf.vocab_files_names.items() if role != "tokenizer_file"]
     if "tokenizer.json" not in files and not files.issuperset(needed):
         raise DataError(
-            f"{type(theirs).__name__} reads tokenizer.json or {' and '.join(needed)}, and there is "
+            f"{type(hf).__name__} reads tokenizer.json or {' and '.join(needed)}, and there is "
             "neither",
             "copy the tokenizer's files into the folder: without them nothing can be read",
         )
-    return theirs
+    return hf
 
 
 def _settle_class(folder: Path, files: set[str]) -> None:
@@ -190,12 +190,12 @@ def _settle_class(folder: Path, files: set[str]) -> None:
     named = config.get("tokenizer_class") or model.get("tokenizer_class")
     named = str(named or auto.TOKENIZER_MAPPING_NAMES.get(str(model.get("model_type"))) or "")
     generic = not named or named in GENERIC_CLASSES
-    theirs = None if generic else auto.tokenizer_class_from_name(named)
-    if theirs is None and "AutoTokenizer" in str(config.get("auto_map")):
+    cls = None if generic else auto.tokenizer_class_from_name(named)
+    if cls is None and "AutoTokenizer" in str(config.get("auto_map")):
         message = "its tokenizer is code of the folder, which bertc does not run"
         raise UnsafeError(message, FAST_ONLY)
-    slow = theirs and not issubclass(theirs, TokenizersBackend) and theirs.__name__ != ESM_CLASS
-    if slow or (theirs is None and not generic and "tokenizer.json" not in files):
+    slow = cls and not issubclass(cls, TokenizersBackend) and cls.__name__ != ESM_CLASS
+    if slow or (cls is None and not generic and "tokenizer.json" not in files):
         reason = "a class of Python without a fast backend" if slow else "which transformers lacks"
         raise DataError(f"its tokenizer is {shown(named)}, {reason}", FAST_ONLY)
     if generic and "tokenizer.json" not in files:
@@ -205,33 +205,33 @@ def _settle_class(folder: Path, files: set[str]) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
 
 
-def _lowers(theirs: Any) -> bool:
-    normalizer = theirs.backend_tokenizer.normalizer
+def _lowers(hf: Any) -> bool:
+    normalizer = hf.backend_tokenizer.normalizer
     return normalizer is not None and "A" not in normalizer.normalize_str("A")
 
 
-def _try(theirs: Any, written: str) -> None:
+def _try(hf: Any, written: str) -> None:
     """Compare the rows of texts and pairs: what the class makes, and what is written."""
     from tokenizers import Tokenizer
 
     saved = Tokenizer.from_str(written)
-    special = sorted(str(token) for token in theirs.added_tokens_encoder)[:40]
+    special = sorted(str(token) for token in hf.added_tokens_encoder)[:40]
     texts = (*TRIAL_TEXTS, *(f"a{token} b {token}{token.lower()}  {token}c" for token in special))
     for first, second in zip(texts, (*texts[2:], *TRIAL_TEXTS[2:4]), strict=True):
-        for row in ((first,), (first, second))[: 1 + (theirs.is_fast or bool(theirs.eos_token))]:
+        for row in ((first,), (first, second))[: 1 + (hf.is_fast or bool(hf.eos_token))]:
             text = shown(row[-1])
             failing = as_data_error(f"its tokenizer fails on the text {text}", ANOTHER)
             with warnings.catch_warnings(), failing:
                 warnings.simplefilter("ignore")
-                wanted, encoded = theirs(*row, return_token_type_ids=True), saved.encode(*row)
+                expected, encoded = hf(*row, return_token_type_ids=True), saved.encode(*row)
             for ids, numbers in (
-                (wanted["input_ids"], encoded.ids),
-                (wanted["token_type_ids"], encoded.type_ids),
+                (expected["input_ids"], encoded.ids),
+                (expected["token_type_ids"], encoded.type_ids),
             ):
                 if ids != numbers:
-                    at = len(commonprefix([ids, numbers]))
-                    differing = f"{ids[at : at + 5]}, {numbers[at : at + 5]} at {at}"
-                    kind = type(theirs).__name__
+                    place = len(commonprefix([ids, numbers]))
+                    differing = f"{ids[place : place + 5]}, {numbers[place : place + 5]} at {place}"
+                    kind = type(hf).__name__
                     message = f"{kind} reads {text} otherwise than its backend alone: {differing}"
                     raise DataError(message, FAST_ONLY)
             if len(encoded.ids) > TOKENS_OF_CHARACTER * (1 + sum(map(len, row))):

@@ -9,11 +9,11 @@ WHITE_SPACE = r"[\s\x1c-\x1f]+"
 """White space as Python's str.split has it."""
 
 
-def of_esm(theirs: Any) -> Tokenizer:
+def of_esm(hf: Any) -> Tokenizer:
     """The longest token at each place; other letters up to one or to white space are unknown."""
-    ids, special = theirs.get_vocab(), [str(token) for token in theirs.all_special_tokens]
-    cls, eos = theirs.cls_token, theirs.eos_token
-    tokenizer = Tokenizer(models.WordLevel(ids, unk_token=str(theirs.unk_token)))
+    ids, special = hf.get_vocab(), [str(token) for token in hf.all_special_tokens]
+    cls, eos = hf.cls_token, hf.eos_token
+    tokenizer = Tokenizer(models.WordLevel(ids, unk_token=str(hf.unk_token)))
     # Training reads what spells a special token as text.
     as_text = Regex("|".join(map(re.escape, special)))
     tokenizer.normalizer = normalizers.Replace(as_text, "\ufffd")

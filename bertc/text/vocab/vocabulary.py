@@ -241,8 +241,8 @@ def _added_ids(tokenizer: Tokenizer) -> list[int]:
 def _role(role: str, has: Mapping[str, int], ids: Mapping[str, int], name: str, model: str) -> int:
     """The id of a special token: as named, as spelled in published ones, or of its stand-in."""
     spelled = (ids[token] for token in ROLES[role] if token in ids)
-    others = (OF_DECODERS if model == "BPE" else STAND_INS).get(role, ())
-    stand_ins = [has[other] for other in others if other in has]
+    names = (OF_DECODERS if model == "BPE" else STAND_INS).get(role, ())
+    stand_ins = [has[name] for name in names if name in has]
     if role == "mask" and model == "BPE" and BLANK_MASK in ids:
         stand_ins = [ids[BLANK_MASK]]
     number = has.get(role, next(spelled, next(iter(stand_ins), None)))

@@ -14,12 +14,11 @@ import torch
 from bertc.api import resolve
 from bertc.base.diagnostics import DataError, UsageError
 from bertc.ir.program.resolved import model_weights
-from bertc.lab.bench.baseline import IGNORED, model_of, transformers
 from bertc.lab.bench.cases import Case, Latencies, Setup, read_choices, row_of
 from bertc.lab.bench.contender import Contender, Step, bertc, warm_up_torch
 from bertc.lab.bench.latency import latencies, of_folder, of_spec
 from bertc.lab.bench.measure import quartiles
-from bertc.lab.bench.run import bench
+from bertc.lab.bench.run import IGNORED, bench, model_of, transformers
 from bertc.lab.results.runs import read_run
 from bertc.machine.machine import MATMUL, SUMS
 from bertc.run.stepper import Stepper

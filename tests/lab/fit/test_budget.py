@@ -15,7 +15,7 @@ from bertc.check.compiling import most_steps
 from bertc.cost import as_table, estimate
 from bertc.lab.fit import candidate as fits
 from bertc.lab.fit import fitting as module
-from bertc.lab.fit.budget import Budget, budget
+from bertc.lab.fit.candidate import Budget, budget
 from bertc.lab.fit.fitting import choose
 from bertc.lab.fit.sizes import family_of
 from bertc.lang import show

@@ -10,7 +10,7 @@ import pytest
 
 import bertc
 from bertc import DataError, UsageError
-from bertc.lab.fit.budget import budget
+from bertc.lab.fit.candidate import budget
 from bertc.lab.forecast import forecasting, ladder
 from bertc.lab.forecast.forecasting import forecast
 from bertc.lab.forecast.ladder import plan_ladder, refuse_others

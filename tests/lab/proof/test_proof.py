@@ -12,9 +12,9 @@ from safetensors.torch import save_file
 
 from bertc import load, resolve
 from bertc.base.diagnostics import DataError, MissingInputError
-from bertc.lab.proof.command import read_answers, request
 from bertc.lab.proof.making import make_proof
 from bertc.lab.proof.proof import JSON, VECTORS, Proof, read_proof
+from bertc.lab.proof.targets import read_answers, request
 from bertc.lab.proof.verifying import Verified, compare, verify
 from bertc.use.source.file import emit_source
 from tests.hub.hf_models import MODERN, SMALL, case

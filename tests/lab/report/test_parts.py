@@ -19,8 +19,7 @@ from bertc.lab.report.markup import Html, element, in_picture, joined
 from bertc.lab.report.page import document, section
 from bertc.lab.report.report import report_page
 from bertc.lab.results.curves import Curves, MetricsPoint
-from bertc.lab.results.groups import Summary
-from bertc.lab.results.intervals import interval
+from bertc.lab.results.groups import Summary, interval
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.lock import Lock
 from bertc.run.records.metrics import Usage, append_line

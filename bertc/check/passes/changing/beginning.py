@@ -48,7 +48,7 @@ def vectors(program: Complete, diagnostics: Diagnostics) -> None:
     if not name or not is_file(user_path(name)):
         return
     # It loads numpy, which no other spec needs here.
-    from bertc.text.vocab.static_vectors import vectors_width
+    from bertc.text.vocab.token_rows import vectors_width
 
     try:
         width = vectors_width(name)

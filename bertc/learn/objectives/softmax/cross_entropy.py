@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from bertc.model import AdaptiveTokenHead, BodyModule
 from bertc.model.embeddings import AdaptiveEmbedding
-from bertc.model.native import Kernels, kernels_for
+from bertc.model.native.kernels import Kernels, kernels_for
 
 CPU_CHUNK = 2**19  # logits at once in fp32: 2 MB, about the size of a core's second cache
 GPU_CHUNK = 2**24  # 64 MiB: what a GPU's second cache holds about, and two are there at once

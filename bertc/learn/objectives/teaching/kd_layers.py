@@ -125,8 +125,8 @@ class KdRelatedTensors(OfLayersTensors[KdRelated]):
                 how = Relation(node.loss, node.of, heads, node.zero_below)
             both = own_by_layer[layer], taught_by_layer[taught_layer]
             for which in node.related:
-                here, beside = (_factors(which, projected, positions_bk) for projected in both)
-                summed = summed + relation_loss(here, beside, allowed, tokens.weights, how)
+                student, teacher = (_factors(which, projected, positions_bk) for projected in both)
+                summed = summed + relation_loss(student, teacher, allowed, tokens.weights, how)
         return summed
 
 

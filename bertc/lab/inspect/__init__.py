@@ -1,1 +1,0 @@
-"""The inside of a trained run: the worth of its heads."""
