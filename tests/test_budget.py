@@ -23,7 +23,7 @@ GOALS = {
 BUDGETS = {
     "core": 64_540,
     "lab": 11_100,
-    "tests": 41_170,
+    "tests": 41_182,
     "words of docs": 33_060,
     "lines of README": 120,
     "lines a kind": 394,
