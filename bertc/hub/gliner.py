@@ -1,6 +1,7 @@
 """Folders of the gliner package, of models that score spans of words by their ends (markerV0)."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,11 +16,11 @@ from bertc.base.storage.plain_file import read_json, shown
 from bertc.hub.families.family import HfClass
 from bertc.hub.token_vectors import refusal
 from bertc.ir.learning import Spans
+from bertc.ir.learning.task import NAME_PATTERN
 from bertc.ir.terms.span_head import MOST_NAMES
 from bertc.text.vocab.vocabulary import Vocabulary
 
-CLASS, SPANS_FILE = "GLiNER", "gliner_config.json"
-MAX_BYTES = 2**20
+CLASS, SPANS_FILE, MAX_BYTES = "GLiNER", "gliner_config.json", 2**20
 _PREFIX, _SPANS = "token_rep_layer.bert_layer.model", "span_rep_layer.span_rep_layer"
 _MAPS = {
     "start": f"{_SPANS}.project_start", "end": f"{_SPANS}.project_end",
@@ -66,6 +67,8 @@ def spans_in(file: Path) -> Spans:
         help = "span_mode=markerV0 with one BiLSTM and the first piece of a word is what bertc has"
         raise DataError(f"{file}: {refused}", help)
     known = {ours: raw[name] for ours, name in _FIELDS.items() if raw.get(name) is not None}
+    if not re.fullmatch(NAME_PATTERN, str(known.get("name"))):  # as "span level gliner" is none
+        known.pop("name", None)
     try:
         return Spans.model_validate(known)
     except ValidationError as error:

@@ -92,13 +92,13 @@ def _with_card(folder: RunFolder, exported: Exported, step: int) -> Exported:
 
 def _front(resolved: Resolved, exported: Exported) -> Iterator[str]:
     """The lines of YAML that the hub reads."""
-    pools, architecture = is_file(exported.folder / MODULES), exported.architecture
+    pools = is_file(exported.folder / MODULES)
     yield from ("---", UNLICENSED)
     texts = [s.data for s in resolved.stages if not isinstance(s, TaskStage)]
     spoken = {name for data in texts for share in data for name in share.corpus.languages}
     if languages := sorted({*resolved.languages, *spoken} - {""}):
         yield f"language: {json.dumps(languages)}"
-    library = "sentence-transformers" if pools else "transformers" if architecture else "bertc"
+    library = "sentence-transformers" if pools else exported.library
     library = exported.layout if exported.layout == ADAPTER else library
     yield f"library_name: {library}"
     if isinstance(init := resolved.run.init, FromOther):
@@ -140,6 +140,9 @@ def _body(folder: RunFolder, resolved: Resolved, exported: Exported, step: int) 
         kind = "SparseEncoder" if sparse else "SentenceTransformer"
         yield f"    from sentence_transformers import {kind}"
         yield f'    {kind}("FOLDER").encode(["a text"])'
+    elif exported.library == "gliner":
+        yield "    from gliner import GLiNER"
+        yield '    GLiNER.from_pretrained("FOLDER").predict_entities("a text", ["person"])'
     elif exported.layout != ADAPTER:
         called = '"FOLDER"' + ", trust_remote_code=True" * (exported.layout == CODE)
         name = exported.architecture

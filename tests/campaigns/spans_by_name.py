@@ -16,8 +16,9 @@ TAGGED = {
     "a drug of lees . ann sang": "O B-drug O B-person O O O",
 }  # fmt: skip
 SETTINGS = {
-    "span_mode": "markerV0", "max_width": 4, "hidden_size": 6, "ent_token": "[MASK]",
-    "sep_token": "[SEP]", "vocab_size": 16, "class_token_index": 4, "dropout": 0.4,
+    "name": "span level gliner", "span_mode": "markerV0", "max_width": 4, "hidden_size": 6,
+    "ent_token": "[MASK]", "sep_token": "[SEP]", "vocab_size": 16, "class_token_index": 4,
+    "dropout": 0.4,
     "encoder_config": {
         "model_type": "bert", "vocab_size": 16, "hidden_size": 8, "num_hidden_layers": 1,
         "num_attention_heads": 2, "intermediate_size": 16, "max_position_embeddings": 64,

@@ -66,7 +66,7 @@ def test_scores_losses_and_answers_are_those_of_gliner_and_its_folder_comes_and_
     found = [{name: s[name] for name in GOLDEN["found"][0]} for s in scored]
     assert found == GOLDEN["found"]
     left = json.loads(Path("mine/model/gliner_config.json").read_text())
-    assert {n for n, value in SETTINGS.items() if left[n] != value} == {"encoder_config"}
+    assert {n for n, value in SETTINGS.items() if left[n] != value} == {"encoder_config", "name"}
     assert left["encoder_config"].items() >= SETTINGS["encoder_config"].items()
     before, after = (load_file(at / "model.safetensors") for at in (folder, Path("mine/model")))
     assert before.keys() == after.keys()

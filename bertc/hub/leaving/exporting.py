@@ -59,10 +59,15 @@ class Exported:
     notes: tuple[str, ...]
     lacks_pooler: bool = False  # and the plain encoder of the layout would draw one
 
+    @property
+    def library(self) -> str:
+        """The package that loads it."""
+        of_class = "gliner" if self.architecture == gliner.CLASS else "transformers"
+        return of_class if self.architecture else "bertc"
+
     def summary(self) -> str:
         """Lines: the folder, the class that loads it, the notes."""
-        whose = "gliner" if self.architecture == gliner.CLASS else "transformers"
-        loads = f"{whose}.{self.architecture}" if self.architecture else "bertc.load"
+        loads = f"{self.library}.{self.architecture or 'load'}"
         first = f"{self.folder}: {self.layout} layout, for {loads}"
         return "\n".join([first, *(f"note: {note}" for note in self.notes)])
 

@@ -7,7 +7,7 @@ Entity Recognition using Bidirectional Transformer", 2.2; gliner span_rep.py, Sp
 from dataclasses import dataclass
 
 from bertc.ir import operation as op
-from bertc.ir.base import Dim, FanIn, Weight, affine
+from bertc.ir.base import Dim, Glorot, Weight, affine
 from bertc.ir.network.bilstm import DIRECTIONS, layer_operations, layer_weights
 from bertc.ir.network.body import Body
 
@@ -40,12 +40,12 @@ class NamedSpanHead:
             pair
             for part, read in maps
             for pair in (
-                affine(f"{name}.{part}.inner", inner, read, FanIn(), "head"),
-                affine(f"{name}.{part}.outer", units, inner, FanIn(), "head"),
+                affine(f"{name}.{part}.inner", inner, read, Glorot(), "head"),
+                affine(f"{name}.{part}.outer", units, inner, Glorot(), "head"),
             )
         ]
         if (width := encoder.hidden) != self.units:
-            pairs.append(affine(f"{name}.narrow", units, ("hidden", width), FanIn(), "head"))
+            pairs.append(affine(f"{name}.narrow", units, ("hidden", width), Glorot(), "head"))
         half = self.units // len(DIRECTIONS)
         recurrence = layer_weights(f"{name}.recurrence", self.units, half, "head")
         return (*recurrence, *(weight for pair in pairs for weight in pair))
@@ -65,6 +65,5 @@ class NamedSpanHead:
 
     def _map(self, rows: int) -> op.Operations:
         inner = EXPANSION * self.units
-        relu = op.Pointwise("relu", rows * inner, kept=rows * inner)
-        maps = op.Product(rows, self.units, inner), op.Product(rows, inner, self.units)
-        return (maps[0], relu, op.Dropout(rows, inner), maps[1])
+        relu = op.Pointwise("relu", rows * inner, kept=rows * inner), op.Dropout(rows, inner)
+        return (op.Product(rows, self.units, inner), *relu, op.Product(rows, inner, self.units))

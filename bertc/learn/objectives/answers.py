@@ -89,8 +89,7 @@ class TaskTensors(TermTensors[Task, TaskTargets, nn.Module]):
     ) -> Float[Tensor, "b k h"]:
         """States (b, k, h) that the head reads: pooled if there is a pooler, with dropout.
 
-        For spans all states (b, s, h), without dropout (BERT run_squad.py, create_model); the head
-        of named ones has its own.
+        For spans they are without dropout (BERT run_squad.py, create_model; GLiNER has it inside).
         """
         if self.node.reads_last_alone:
             states = pool_states(states, network, reading, of_rows=self.node.pooled)

@@ -32,7 +32,7 @@ from bertc.tasks.layouts.table import source_name
 from bertc.tasks.metrics import calibration
 from bertc.tasks.metrics.calibration import LabelScores
 from bertc.tasks.metrics.metrics import AnswerValues, ByClass, by_class, judge
-from bertc.tasks.metrics.named import named_hits, named_tags
+from bertc.tasks.metrics.named import named_tags, named_threshold
 from bertc.text.cache.store import Progress, Silent
 from bertc.text.vocab.vocabulary import vocabulary_of
 
@@ -87,13 +87,11 @@ class Details:
     ) -> None:
         """Add the score with the threshold of the best F1, or with that of dev."""
         fit = fit_of_head(self.run, model, task.title)
-        likely, right = named_hits(examples, answers.named)
-        if self.fits and right.any():
-            fit = calibration.HeadFit(thresholds=(calibration.best_threshold(likely, right),))
+        if self.fits:
+            fit = calibration.HeadFit(thresholds=(named_threshold(examples, answers.named),))
             self._write(model, task, fit)
         if fit.thresholds:
-            tags = [*named_tags(examples, answers.named, fit)]
-            (score,) = judge(task, examples, tags).values()
+            (score,) = judge(task, examples, [*named_tags(examples, answers.named, fit)]).values()
             said = f"span_f1 {score:.4f} with the threshold {fit.thresholds[0]:.4g} of dev"
             self.notes.append(f"{task.title} {part}: {said}")
 

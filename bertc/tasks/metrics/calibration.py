@@ -60,13 +60,16 @@ def _loss(scores_nc: LabelScores, right_nc: LabelScores, several: bool, fit: Hea
     return float(-(right_nc * np.log(parts_nc) + others_nc).sum())
 
 
-def best_threshold(parts_n: LabelScores, right_n: LabelScores) -> float:
-    """The threshold of the best F1 of a label, between two probabilities; 0.5 if it has none."""
+def best_threshold(parts_n: LabelScores, right_n: LabelScores, missing: int = 0) -> float:
+    """The threshold of the best F1 of a label, between two probabilities; 0.5 if it has none.
+
+    ``missing`` answers are right, and have no probability.
+    """
     if not right_n.any():
         return 0.5
     order_n = np.argsort(-parts_n, kind="stable")
     hits_n = right_n[order_n].cumsum()
-    f1_n = 2 * hits_n / (np.arange(1, len(hits_n) + 1) + right_n.sum())
+    f1_n = 2 * hits_n / (np.arange(1, len(hits_n) + 1) + right_n.sum() + missing)
     parts_n = parts_n[order_n]
     # Examples of equal probability are answered alike.
     f1_n[:-1] = np.where(parts_n[:-1] == parts_n[1:], -1.0, f1_n[:-1])

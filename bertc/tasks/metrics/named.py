@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertc.tasks.layouts.example import Examples
-from bertc.tasks.metrics.calibration import HeadFit
+from bertc.tasks.metrics.calibration import HeadFit, best_threshold
 from bertc.tasks.metrics.metrics import spans
 
 LEAST_LIKELY = 0.05
@@ -54,14 +54,12 @@ def named_tags(
         yield tuple(tags)
 
 
-def named_hits(
-    examples: Examples, named: Sequence[Sequence[NamedSpan]]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The probabilities of spans, and 1 if they are right; of right ones that are missing 0."""
-    likely, right = list[float](), list[bool]()
+def named_threshold(examples: Examples, named: Sequence[Sequence[NamedSpan]]) -> float:
+    """The threshold of the best F1 of spans."""
+    likely, right, missing = list[float](), list[float](), 0
     for example, answered in zip(examples, named, strict=True):
         known = spans(getattr(example, "tags", ()))
-        missing = len(known - {span[:3] for span in answered})
-        likely += [*(span.likely for span in answered), *[0.0] * missing]
-        right += [*(span[:3] in known for span in answered), *[True] * missing]
-    return np.array(likely), np.array(right, dtype=np.float64)
+        missing += len(known - {span[:3] for span in answered})
+        likely += [span.likely for span in answered]
+        right += [float(span[:3] in known) for span in answered]
+    return best_threshold(np.array(likely), np.array(right), missing)

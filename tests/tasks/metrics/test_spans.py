@@ -7,6 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
+from bertc.tasks.layouts.example import TaggedExample
+from bertc.tasks.metrics.calibration import NO_FIT
+from bertc.tasks.metrics.named import named_tags, named_threshold, spans_apart
 from bertc.tasks.metrics.spans import NOWHERE, Decoded, Window, decode_conditioned, decode_plain
 
 Scored = dict[str, float]
@@ -177,3 +180,15 @@ def test_the_text_is_the_passages_own_and_a_window_without_text_has_no_answer():
     words = offsets_of(PASSAGE)
     found = plain(PASSAGE, [(-1, -1), *words], [[0.0] * (1 + len(words))] * 2)
     assert [one.text for one in found.best] == ["the", "the cat", "the cat sat"]
+
+
+def test_spans_with_names_do_not_overlap_and_their_threshold_counts_missing_ones():
+    likely_wnl = np.zeros((3, 2, 2))
+    likely_wnl[0, 1, 1], likely_wnl[1, 0, 0], likely_wnl[2, 0, 0] = 0.6, 0.5, 0.3
+    apart = spans_apart(likely_wnl, ("x", "y"))
+    assert apart == [("y", 0, 1, 0.6), ("x", 2, 2, 0.3)]
+    words = ("a", "b", "c")
+    examples = [TaggedExample("0", words, t) for t in (("B-y", "I-y", "B-x"), ("O", "B-x", "O"))]
+    assert named_threshold(examples, [apart, []]) == pytest.approx(0.15)
+    assert named_threshold(examples[1:], [apart]) == 0.5
+    assert [*named_tags(examples[:1], [apart], NO_FIT)] == [("B-y", "I-y", "O")]

@@ -6,7 +6,7 @@ from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.settings import Checker
 from bertc.check.passes.teaching.taught_layers import fill_layers, layers_fit
 from bertc.ir.fixes import call_text
-from bertc.ir.learning import FromFolder, Objective, Shape, Task, Teacher, Term
+from bertc.ir.learning import FromFolder, NamedSpans, Objective, Shape, Task, Teacher, Term
 from bertc.ir.learning.answer import Choice, Plain, Score, Several, Span, Vector, alike, label_names
 from bertc.ir.learning.objective import Distillation, NoTeacher
 from bertc.ir.program import Complete, CompleteStage
@@ -174,6 +174,8 @@ def _task_lacks(shape: Shape, term: KdLogits, task: Task) -> tuple[str, str] | N
     if isinstance(task.answer, Span) and not isinstance(task.answer.head, Plain):
         problem = "starts and ends, and the ends of a conditioned head follow from a start"
         return problem, "head=plain in both networks, or a term over states"
+    if isinstance(task.answer, NamedSpans):
+        return "scores, and those of spans are by names drawn anew", "kd(hidden), kd(relations)"
     if isinstance(task.answer, Vector):
         return "scores, and vectors of texts have none", "kd(hidden), kd(cls) or kd(relations)"
     if isinstance(task.answer, Several) and term.loss != "mse":
