@@ -137,16 +137,13 @@ class BenchReport:
         fields = self._contender(timing)
         seconds, peak = fields["seconds"], timing.peak_bytes
         return (
-            timing.contender.name,
-            f"{1000 * timing.median:,.1f}",
+            timing.contender.name, f"{1000 * timing.median:,.1f}",
             f"{1000 * seconds['quartile1']:,.1f}-{1000 * seconds['quartile3']:,.1f}",
-            f"{fields['tokens_per_second']:,.0f}",
-            f"{fields['matmul_share']:.1%}",
+            f"{fields['tokens_per_second']:,.0f}", f"{fields['matmul_share']:.1%}",
             "" if fields["mfu"] is None else f"{fields['mfu']:.1%}",
             units.duration_text(timing.first_seconds),
-            "" if peak is None else units.bytes_text(peak),
-            f"{fields['ratio']:.2f}",
-        )
+            "" if peak is None else units.bytes_text(peak), f"{fields['ratio']:.2f}",
+        )  # fmt: skip
 
     def _contender(self, timing: Timing) -> dict[str, Any]:
         stepper = timing.contender.stepper

@@ -301,12 +301,14 @@ static int answer_text(bertc *model, line *read) {
 
 int main(int count, char **arguments) {
     const char *mode = count > 1 && arguments[1][0] == '-' ? arguments[1] : "";
-    const char *path = count > 1 + (*mode != 0) ? arguments[1 + (*mode != 0)] : WEIGHTS;
+    const int named = count - 1 - (*mode != 0);
+    const char *path = named > 0 ? arguments[count - 1] : WEIGHTS;
     int (*answer)(bertc *, line *) = answer_text;
     if (!strcmp(mode, "--ids")) answer = answer_ids;
     else if (!strcmp(mode, "--proof")) answer = answer_proof;
-    else if (*mode) {
-        fprintf(stderr, "usage: %s [--ids | --proof] [%s] < lines\n", arguments[0], WEIGHTS);
+    if (named > !INSIDE || (*mode && answer == answer_text)) {
+        const char *files = INSIDE ? "" : " [" WEIGHTS "]";
+        fprintf(stderr, "usage: %s [--ids | --proof]%s < lines\n", arguments[0], files);
         return 2;
     }
     line read = {NULL, 0, 0};

@@ -54,13 +54,10 @@ class TextLines:
 TOOL = "bertc"
 FIRST_LINE = types.Range(types.Position(0, 0), types.Position(1, 0))
 _SUGGESTIONS = {
-    "setting": types.CompletionItemKind.Property,
-    "argument": types.CompletionItemKind.Field,
-    "block": types.CompletionItemKind.Keyword,
-    "kind": types.CompletionItemKind.Class,
-    "value": types.CompletionItemKind.EnumMember,
-    "spec": types.CompletionItemKind.Module,
-}
+    "setting": types.CompletionItemKind.Property, "argument": types.CompletionItemKind.Field,
+    "block": types.CompletionItemKind.Keyword, "kind": types.CompletionItemKind.Class,
+    "value": types.CompletionItemKind.EnumMember, "spec": types.CompletionItemKind.Module,
+}  # fmt: skip
 
 
 def diagnostics(reading: Reading, lines: TextLines) -> list[types.Diagnostic]:
@@ -87,12 +84,9 @@ def _diagnostic(finding: Diagnostic, reading: Reading, lines: TextLines) -> type
     ]
     parts += [f"help: {finding.help}"] * bool(finding.help)
     return types.Diagnostic(
-        range_of(finding, reading, lines),
-        _escape_lines("\n".join(parts)),
-        _severity(finding.code),
-        code=finding.code,
-        source=TOOL,
-    )
+        range_of(finding, reading, lines), _escape_lines("\n".join(parts)), _severity(finding.code),
+        code=finding.code, source=TOOL,
+    )  # fmt: skip
 
 
 def _escape_lines(text: str) -> str:
@@ -140,10 +134,7 @@ def completion(
     typed = types.Range(lines.position(place.start), lines.position(place.cursor))
     page = types.MarkupContent(types.MarkupKind.Markdown, suggestion.page)
     return types.CompletionItem(
-        suggestion.text,
-        kind=_SUGGESTIONS[suggestion.sort],
-        detail=suggestion.detail or None,
-        documentation=page if suggestion.page else None,
-        sort_text=f"{number:04}",
+        suggestion.text, kind=_SUGGESTIONS[suggestion.sort], detail=suggestion.detail or None,
+        documentation=page if suggestion.page else None, sort_text=f"{number:04}",
         text_edit=types.TextEdit(typed, suggestion.insert),
-    )
+    )  # fmt: skip

@@ -35,14 +35,9 @@ ALIASES = {"E": "embedding"}
 
 
 def choose(
-    spec: str,
-    budgets: Sequence[Budget],
-    overrides: Sequence[str] = (),
-    device: str = "h200",
-    devices: int = 1,
-    law: Forecast | None = None,
-    loss: float = 0.0,
-) -> Choice:
+    spec: str, budgets: Sequence[Budget], overrides: Sequence[str] = (), device: str = "h200",
+    devices: int = 1, law: Forecast | None = None, loss: float = 0.0,
+) -> Choice:  # fmt: skip
     """Choose the values of free settings: lists in braces, and ``NAME=?`` for the usual ones.
 
     By a ``law`` those with the lowest expected loss, or with the least time to a ``loss``.

@@ -30,15 +30,9 @@ LEARNED = 0.9
 
 
 def forecast(
-    spec: str,
-    overrides: Sequence[str],
-    law: Path | None,
-    out: Path | None,
-    seconds: float | None,
-    device: str,
-    seal: Path | None,
-    say: Callable[[str], None],
-) -> tuple[Forecast, Expected]:
+    spec: str, overrides: Sequence[str], law: Path | None, out: Path | None, seconds: float | None,
+    device: str, seal: Path | None, say: Callable[[str], None],
+) -> tuple[Forecast, Expected]:  # fmt: skip
     """The law of a file, or of a ladder that is trained; and the loss expected of a spec.
 
     The ladder takes ``seconds`` by the estimate for ``device``; None: a tenth of the run's.

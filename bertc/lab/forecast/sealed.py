@@ -65,14 +65,10 @@ class Forecast:
             return fits(drawn, powers=(a, b), with_tables=tables)
 
         return cls(
-            name=resolved.name,
-            width=resolved.encoder.hidden,
-            text=text_of(resolved),
-            rungs=tuple(ordered),
-            law=fits(ordered, with_tables=tables),
-            draws=tuple(draw() for _ in range(DRAWS)),
-            tested=test(tables=tables),
-        )
+            name=resolved.name, width=resolved.encoder.hidden, text=text_of(resolved),
+            rungs=tuple(ordered), law=fits(ordered, with_tables=tables),
+            draws=tuple(draw() for _ in range(DRAWS)), tested=test(tables=tables),
+        )  # fmt: skip
 
     def refuse_others(self, resolved: Resolved) -> None:
         """Refuse a program that the clock ends, or of another text, vocabulary or objective.

@@ -70,15 +70,12 @@ def _describe(graph: Graph, model: Trained, checked: Check) -> dict[str, Any]:
     """Inputs, outputs and limits of a graph as plain values, for those who run it."""
     body = graph.model.encoder.node
     return {
-        "schema": 1,
-        "name": graph.model.resolved.name,
+        "schema": 1, "name": graph.model.resolved.name,
         "fingerprint": graph.model.resolved.fingerprint(),
         "inputs": {name: ["batch", "length"] for name in graph.inputs},
         "outputs": {one.name: {"axes": one.axes, "labels": one.labels} for one in graph.outputs},
-        "longest_row": body.room,
-        "pad": model.tokenizer.vocabulary.pad,
-        "languages": body.languages,
-        "opset": OPSET,
+        "longest_row": body.room, "pad": model.tokenizer.vocabulary.pad,
+        "languages": body.languages, "opset": OPSET,
         "checked": {"shapes": checked.shapes, "difference": checked.difference},
         "versions": {name: version(name) for name in ("bertc", "torch", "onnxruntime")},
-    }
+    }  # fmt: skip

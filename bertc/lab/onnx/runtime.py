@@ -1,29 +1,18 @@
 """Graphs in onnxruntime. Loads no torch."""
 
 from collections.abc import Mapping
-from importlib import import_module
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bertc import MissingInputError
+from bertc.lab_api import optional_package
 
 NEEDED = ("onnx", "onnxscript", "onnxruntime")
-INSTALL = "pip install -c constraints.txt -e '.[onnx]'"
+package = partial(optional_package, what="ONNX graphs", extra="onnx")
 ERRORS_ONLY = 3
 """The log level of onnxruntime at which it prints no warnings."""
-
-
-def package(name: str) -> Any:
-    """Import one of the optional packages."""
-    try:
-        return import_module(name)
-    except ImportError:
-        raise MissingInputError(
-            f"{name.partition('.')[0]} is not installed, which ONNX graphs need", help=INSTALL
-        ) from None
 
 
 class GraphSession:

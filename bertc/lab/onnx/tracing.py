@@ -75,16 +75,10 @@ def to_onnx(graph: Graph) -> bytes:
     axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=room)}
     with torch.no_grad(), quiet():
         program = torch.onnx.export(
-            graph,
-            kwargs=inputs,
-            dynamo=True,
-            verbose=False,
-            optimize=False,
-            opset_version=OPSET,
-            input_names=list(graph.inputs),
-            output_names=[output.name for output in graph.outputs],
+            graph, kwargs=inputs, dynamo=True, verbose=False, optimize=False, opset_version=OPSET,
+            input_names=list(graph.inputs), output_names=[output.name for output in graph.outputs],
             dynamic_shapes=dict.fromkeys(inputs, axes),
-        )
+        )  # fmt: skip
         assert program is not None, "it is given no file"
         # With limits of our own: maps that are laid side by side become one matrix, as a matrix
         # that is made within a graph is not quantised.

@@ -9,19 +9,15 @@ WORDS = 64
 """Tokens of the vocabulary in the longest row, evenly spaced."""
 PLAIN = "The quick brown fox jumps over 13 lazy dogs, doesn't it?"
 TEXTS = {
-    "empty": "",
-    "one word": "the",
-    "plain": PLAIN,
+    "empty": "", "one word": "the", "plain": PLAIN,
     "blanks": "  two  blanks,\ta tab,\na line,\u00a0no break \u3000wide \u200bnone \r\n",
     "accents": "Ångström naïve CAFÉ İstanbul Straße ﬁne; e\u0301 is é",
     "scripts": "Привет, мир! שָׁלוֹם مَرْحَبًا हिन्दी ไทย",
     "CJK": "東京は日本の首都です。我爱北京，서울도!",
-    "emoji": "😀 ok 👩\u200d👩\u200d👧 🇫🇷 ❤\ufe0f",
-    "mask": "Paris is the {mask} of France.",
-    "pair": ("Is the sky blue?", "Yes, it is: on most days, at least."),
-    "padded": "the dog",
+    "emoji": "😀 ok 👩\u200d👩\u200d👧 🇫🇷 ❤\ufe0f", "mask": "Paris is the {mask} of France.",
+    "pair": ("Is the sky blue?", "Yes, it is: on most days, at least."), "padded": "the dog",
     "longest": "",
-}
+}  # fmt: skip
 """The last two are read in one batch."""
 
 

@@ -3,18 +3,18 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
+from functools import partial
 from typing import Any, NamedTuple
 
-from bertc import MissingInputError
 from bertc.lab.report.markup import Html, element, in_picture
+from bertc.lab_api import optional_package
 
-INSTALL = "pip install -c constraints.txt -e '.[report]'"
 COLOURS = (
     "#3b7dd8", "#e07b39", "#2fa36b", "#c2507a", "#8d6fd1",
     "#b0912b", "#2ba0b5", "#d1495b", "#6c9a3d", "#8a8f98",
 )  # fmt: skip
 """Colours of traces, readable on white and on black."""
+plotly = partial(optional_package, "plotly.io", "pages with pictures", "report")
 AXIS = {"gridcolor": "rgba(128,128,128,0.25)", "zeroline": False, "automargin": True}
 HEIGHT = 320
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
@@ -101,20 +101,6 @@ def _by_size(texts: Iterable[str]) -> list[str]:
         return not numbers, numbers, text
 
     return sorted(texts, key=key)
-
-
-def plotly() -> Any:
-    """``plotly.io``.
-
-    Raises:
-        MissingInputError: if plotly is not installed.
-    """
-    try:
-        return import_module("plotly.io")
-    except ImportError:
-        raise MissingInputError(
-            "plotly is not installed, which pages with pictures need", help=INSTALL
-        ) from None
 
 
 def menu(places: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]], x: float = 1) -> Any:

@@ -12,15 +12,12 @@ from bertc.lab.reproduce.table import FIGURES
 from bertc.lab_api import units
 
 _COLUMNS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
-    "name": ("row", str),
-    "parameters": ("parameters", units.count_text),
-    "published_parameters": ("published", units.count_text),
-    "steps": ("steps", "{:,}".format),
+    "name": ("row", str), "parameters": ("parameters", units.count_text),
+    "published_parameters": ("published", units.count_text), "steps": ("steps", "{:,}".format),
     "flops": ("training FLOPs", units.flops_text),
-    "published_flops": ("published", units.flops_text),
-    "bytes": ("memory", units.bytes_text),
+    "published_flops": ("published", units.flops_text), "bytes": ("memory", units.bytes_text),
     "seconds": ("time", units.duration_text),
-}
+}  # fmt: skip
 """The figures of a row: title and text of each."""
 
 

@@ -69,15 +69,9 @@ class GlueScores:
 
 
 def glue(
-    name: str,
-    model: Path,
-    tasks: Sequence[str],
-    seeds: int,
-    data: Sequence[str],
-    settings: Sequence[str],
-    out: Path | None,
-    say: Callable[[str], None],
-) -> tuple[GlueScores, list[Exception]]:
+    name: str, model: Path, tasks: Sequence[str], seeds: int, data: Sequence[str],
+    settings: Sequence[str], out: Path | None, say: Callable[[str], None],
+) -> tuple[GlueScores, list[Exception]]:  # fmt: skip
     """Fine-tune a model on tasks with seeds 1, 2, ...; its scores, and the failures.
 
     ``name`` is that of a table in ``TABLES``, ``model`` a run or a folder of Hugging Face.

@@ -193,15 +193,9 @@ class Jobs:
         return "" if row.is_whole else shrunk(row.spec, self.factors)
 
     def _job(
-        self,
-        name: str,
-        row: str,
-        measure: str,
-        seed: int,
-        text: str,
-        *settings: str,
+        self, name: str, row: str, measure: str, seed: int, text: str, *settings: str,
         main: str = "",
-    ) -> Job:
+    ) -> Job:  # fmt: skip
         texts = [text, *(setting for setting in settings if setting.strip()), f"seed={seed}"]
         names = {name for template in texts for name in Template(template).get_identifiers()}
         runs = {run.name: f"{BEFORE}/{run.name}" for run in self.table.before}

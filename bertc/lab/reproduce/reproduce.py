@@ -37,13 +37,9 @@ def estimate_table(
 
 
 def train_table(
-    table: Table,
-    scale: str,
-    data: Sequence[str],
-    seeds: int,
-    out: Path | None,
+    table: Table, scale: str, data: Sequence[str], seeds: int, out: Path | None,
     say: Callable[[str], None],
-) -> tuple[Shown, list[Exception]]:
+) -> tuple[Shown, list[Exception]]:  # fmt: skip
     """Train every unfinished run of a table with seeds 1, 2, ...; its results, and the failures."""
     from bertc.lab.reproduce.training import train_all
 

@@ -150,12 +150,9 @@ def diff(
 
 
 def _shares(
-    spec: str,
-    done: list[str],
-    values: Mapping[str, tuple[str, str]],
-    costs: tuple[Cost, Cost],
+    spec: str, done: list[str], values: Mapping[str, tuple[str, str]], costs: tuple[Cost, Cost],
     device: str,
-) -> Iterator[Line]:
+) -> Iterator[Line]:  # fmt: skip
     """The share of each setting, in order; one that is no program yet waits for the next."""
     before, last = costs
     waiting = list[str]()

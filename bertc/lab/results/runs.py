@@ -120,14 +120,7 @@ def read_run(path: Path) -> Run:
     if step > logged and (counted := folder.counted_until(step)):
         tokens[step], seconds = counted
     return Run(
-        path,
-        resolved,
-        step - folder.left_out,
-        folder.is_finished(resolved),
-        last,
-        max(alike, key=lambda evaluation: evaluation.rank, default=None),
-        tuple(ends.values())[:-1],
-        tokens,
-        seconds,
-        sum(weight.numel for weight in model_weights(pruned)) if pruned else None,
-    )
+        path, resolved, step - folder.left_out, folder.is_finished(resolved), last,
+        max(alike, key=lambda evaluation: evaluation.rank, default=None), tuple(ends.values())[:-1],
+        tokens, seconds, sum(weight.numel for weight in model_weights(pruned)) if pruned else None,
+    )  # fmt: skip

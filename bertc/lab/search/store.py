@@ -13,13 +13,12 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from bertc import CannotWriteError, DataError, MissingInputError, StoppedError, UsageError
 from bertc.lab.search.goal import Goal
-from bertc.lab_api import RunFolder
+from bertc.lab_api import RunFolder, optional_package
 
 DATABASE = "sweep.db"
 STUDY = "sweep"
@@ -34,13 +33,7 @@ REFUSED = ("database or disk is full", "disk I/O error", "unable to open databas
 
 def package() -> Any:
     """Import Optuna, silent but for errors."""
-    try:
-        optuna = import_module("optuna")
-    except ImportError:
-        raise MissingInputError(
-            "optuna is not installed, which searches need",
-            help="pip install -c constraints.txt -e '.[sweep]'",
-        ) from None
+    optuna = optional_package("optuna", "searches", "sweep")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     # A signal within a statement: it reports what it could not close with a traceback.
     logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)

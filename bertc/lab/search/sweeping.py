@@ -16,15 +16,9 @@ HALVING = "halving"
 
 
 def sweep(
-    spec: str,
-    overrides: Sequence[str],
-    score: str,
-    trials: int,
-    out: Path | None,
-    most: str | None,
-    prune: str | None,
-    say: Callable[[str], None],
-) -> tuple[Outcome, str]:
+    spec: str, overrides: Sequence[str], score: str, trials: int, out: Path | None,
+    most: str | None, prune: str | None, say: Callable[[str], None],
+) -> tuple[Outcome, str]:  # fmt: skip
     """Search a spec's ranges and lists; the outcome, and the best trial as a spec, if any."""
     if prune not in (None, HALVING):
         raise UsageError(f"--prune {prune}: not known", help=f"--prune {HALVING}")

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from bertc import load, resolve
+from bertc.lab.c import building
 from bertc.lab.c.building import digest
+from bertc.lab.c.int8 import Int8
 from bertc.lab.proof.making import make_proof
 from bertc.lab.proof.verifying import verify
 from tests.lab.c.programs import CHECKED, answered, compiled, largest_difference, small_graph
@@ -55,6 +57,15 @@ def test_states_and_scores_are_those_of_bertc(name, tmp_path):
     assert max(map(len, text.splitlines())) < 2000
 
 
+@pytest.mark.parametrize("machine", ["", "-march=native"])
+def test_int8_computes_as_torch_does_with_rounded_matrices_and_rows(machine, tmp_path):
+    graph = small_graph(resolve(SPECS["ModernBERT"][0]))
+    program = compiled(graph, tmp_path / "c", f"{CHECKED} {machine}", int8=True)
+    assert largest_difference(graph, program) > 0.02
+    with Int8():  # a state near the middle of two numbers may round to either
+        assert largest_difference(graph, program) < 0.01
+
+
 def test_weights_that_are_damaged_or_of_another_model_are_refused(program):
     file, content = program.with_suffix(".weights"), program.with_suffix(".weights").read_bytes()
     other = content[:64] + bytes([content[64] ^ 1]) + content[65:]
@@ -64,7 +75,7 @@ def test_weights_that_are_damaged_or_of_another_model_are_refused(program):
         b"x" + content[1:]: "another model", other[:8] + fresh + other[16:]: "another model",
     }  # fmt: skip
     draw = np.random.default_rng(0)
-    for place in (64, len(content) - 1, *draw.integers(64, len(content), 20)):
+    for place in (24, 63, 64, len(content) - 1, *draw.integers(64, len(content), 20)):
         flipped = bytearray(content)
         flipped[place] ^= 1 << int(draw.integers(8))
         cases[bytes(flipped)] = "damaged"
@@ -139,6 +150,39 @@ def test_texts_are_answered_as_predict_and_embed_and_fill_do(tmp_path, tasks, ca
     weights = program.with_name("answers.weights")
     report = verify(tmp_path, shlex.join([str(program), "--proof", str(weights)]))
     assert (report.first, report.missing) == (None, ())
+
+
+def test_weights_are_in_the_program_and_int8_says_what_it_loses(tmp_path, monkeypatch, tasks, call):
+    run = run_of(tmp_path / "run", f"{ONE_LAYER} task={tasks['classify']}")
+    program = built(run, tmp_path / "c", call)
+    assert "becomes a program in C" in call("build", str(run))[2]
+    source = tmp_path / "c/inside.c"
+    code, said, _ = call(
+        "build", str(run), "-o", str(source), "--embed", "--int8", "--most-loss", "100"
+    )
+    assert (code, said.splitlines()[0].count("accuracy"), len(said.splitlines())) == (0, 1, 3)
+    command = ["gcc", *CHECKED.split(), str(source), "-o", str(tmp_path / "inside"), "-lm"]
+    subprocess.run(command, check=True)
+    answers = [answered(p, *TEXTS, mode="")[1] for p in (program, tmp_path / "inside")]
+    for mine, other in zip(*(map(json.loads, lines) for lines in answers), strict=True):
+        assert mine["probabilities"] == pytest.approx(other["probabilities"], abs=0.03)
+        assert mine["probabilities"] != other["probabilities"]
+    for path, most in ((program, 1), (tmp_path / "inside", 0)):
+        ran = subprocess.run(
+            [path, *["x"] * (most + 1)], stdin=subprocess.DEVNULL, capture_output=True
+        )
+        assert (ran.returncode, ran.stderr.startswith(b"usage: ")) == (2, True)
+    monkeypatch.setattr(
+        "bertc.lab.c.int8._judged", lambda _, scores=[0.8, 0.9]: ("f1", scores.pop())
+    )
+    code, said, error = call("build", str(run), "-o", str(source), "--int8")
+    assert (code, "f1: 90.00 in fp32, 80.00 in int8" in said, "--most-loss 10.1" in error) == (
+        65,
+        True,
+        True,
+    )
+    monkeypatch.setattr(building, "MOST_INSIDE", 1000)
+    assert "add --int8" in call("build", str(run), "-o", str(source), "--embed")[2]
 
 
 def test_an_operation_or_setting_that_c_has_no_word_for_is_named(tmp_path, tasks, call):
