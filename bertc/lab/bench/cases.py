@@ -70,11 +70,9 @@ def read_choices(runtime: str, precision: str, threads: str, batch: str, length:
     """Read lists as they are written on the command line: ``32,128``."""
     choices = Choices(
         _read_names("--runtime", runtime, RUNTIMES),
-        _read_names("--precision", precision, PRECISIONS),
-        read_threads(threads),
-        _numbers("--batch", batch),
-        _numbers("--length", length),
-    )
+        _read_names("--precision", precision, PRECISIONS), read_threads(threads),
+        _numbers("--batch", batch), _numbers("--length", length),
+    )  # fmt: skip
     for wanted in choices.precisions:
         if not any(wanted in POSSIBLE[runtime] for runtime in choices.runtimes):
             has = next(name for name, precisions in POSSIBLE.items() if wanted in precisions)

@@ -162,9 +162,6 @@ def c_program(
 
     ``mask`` is the token that is filled; ``least`` are probabilities of several labels.
     """
-    for task in graph.model.resolved.stages[-1].tasks:
-        if getattr(task, "prompt", "") or getattr(task, "query_prompt", ""):
-            raise DataError(f"the prompts of {task.title} stand in the way of a program in C")
     function, writer = write(graph, int8)
     states = len(graph.layers) + graph.states
     groups = [0] * states + [*range(1, len(graph.outputs) - states + 1)]
@@ -209,18 +206,22 @@ def _answer(graph: Graph, states: int, least: Sequence[float]) -> dict[str, obje
     stage = graph.model.resolved.stages[-1]
     vectors = [o.name for o in outputs if o.axes == ("batch", "hidden")]
     roles = ["pv"[o.name in vectors[:-1]] if o.name in vectors else "s" for o in outputs]
-    place, kind = len(graph.outputs) - (len(heads) or len(outputs) + 1), "f" if heads else "v"
+    place, causal = len(graph.outputs) - (len(heads) or len(outputs) + 1), stage.encoder.causal
+    kind = ("c" if causal else "f") if heads else "v"
     read, labels, task = "LONGEST", graph.outputs[place].labels, next(iter(stage.tasks), None)
     if task:
         plain = not (getattr(task.answer, "names", ()) or getattr(task.answer, "logistic", False))
-        ways = {"labels": "l", "several": "m", "score": "s" if plain else "n"}
-        ways["vector"] = "v" if graph.outputs[place].name in vectors else "n"
+        plain_tags = not (getattr(task, "letters", False) or getattr(task, "stride", 0))
+        ways = {"labels": "l", "several": "m", "score": "ns"[plain], "tags": "nt"[plain_tags]}
+        ways["vector"] = {"hidden": "v", "token": "i"}.get(graph.outputs[place].axes[-1], "n")
         kind = ways.get(task.answer.kind, "n")
-        read = str(getattr(task, "longest", 0) or read) if kind == "v" else str(stage.seq)
+        read = str(getattr(task, "longest", 0) or read) if kind in "vi" else str(stage.seq)
     limits = (literal(limit, floats=True) for limit in least or [0.5] * max(1, len(labels)))
     return {
         "ANSWER": place, "KIND": f"'{kind}'", "ROLES": _quoted("t" * states + "".join(roles)),
         "UNIT": int(getattr(task, "normalise", False)), "READS": read,
+        "PROMPT": _quoted(getattr(task, "prompt", "")),
+        "RUNNING": int(stage.format.kind == "stream"),
         "LABELS": f"((const char *const[]){{{', '.join(map(_quoted, labels)) or 'NULL'}}})",
         "LEAST": f"((const float[]){{{', '.join(limits)}}})",
     }  # fmt: skip

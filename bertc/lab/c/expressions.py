@@ -26,9 +26,9 @@ ENTRIES = {
     "where": "{} ? {} : {}", "addcmul": "{} + {} * {}", "abs": "fabsf({})", "clone": "{}",
     "relu": "larger({}, 0.0f)", "maximum": "larger({}, {})", "minimum": "smaller({}, {})",
     "sqrt": "sqrtf({})", "rsqrt": "1.0f / sqrtf({})", "exp": "exp_of({})", "exp2": "exp2f({})",
-    "log": "logf({})", "sin": "sinf({})", "cos": "cosf({})", "pow": "powf({}, {})",
-    "tanh": "tanh_of({})", "sigmoid": "sigmoid({})", "silu": "silu({})", "gelu": "gelu({})",
-    "gelu_tanh": "gelu_tanh({})",
+    "log": "logf({})", "log1p": "log1pf({})", "sin": "sinf({})", "cos": "cosf({})",
+    "pow": "powf({}, {})", "tanh": "tanh_of({})", "sigmoid": "sigmoid({})", "silu": "silu({})",
+    "gelu": "gelu({})", "gelu_tanh": "gelu_tanh({})",
 }  # fmt: skip
 """ATen's operations on every entry by itself."""
 WHOLE = {"abs": "labs({})", "maximum": "larger_whole({}, {})", "minimum": "smaller_whole({}, {})"}

@@ -150,11 +150,13 @@ def _reduced(
                      if (i := c_text(indices[p])) != "0"] for part in split)  # fmt: skip
     left = tuple(ZERO if p in among else i for p, i in enumerate(indices) if keep or p not in among)
     text, kind = x.at(indices, floats=out.floats), "float" if out.floats else "int32_t"
-    step = f"total = total || {text};" if name == "any" else f"total += {text};"
+    steps = {"any": f"total = total || {text};", "amax": f"total = larger(total, {text});"}
+    step = steps.get(name, f"total += {text};")
     total = f"total / (float){bracketed(count)}" if name == "mean" else "total"
     last = f"{out.entry(out.address(left))} = {total};"
+    begin = "-INFINITY" if name == "amax" else 0
     loops = [*outer[:-1], f"{outer[-1] if outer else ''} {{".strip()]
-    return w.say(out, *nested(loops, f"{kind} total = 0;", *nested(inner, step), last), "}")
+    return w.say(out, *nested(loops, f"{kind} total = {begin};", *nested(inner, step), last), "}")
 
 
 def _looked_up(w: Writer, to: Layout, of: Any, place: Any, rows: Any, *, new: Any = None) -> Value:
@@ -233,7 +235,7 @@ KERNELS: dict[str, Callable[..., Value]] = {
     "repeat_interleave": _repeated, "tril": _tril, "_to_copy": _converted,
     "masked_fill": partial(_ordered, order=(1, 2, 0)),
     **{name: partial(_softmax, name=name) for name in ("softmax", "log_softmax")},
-    **{name: partial(_reduced, name=name) for name in ("any", "sum", "mean")},
+    **{name: partial(_reduced, name=name) for name in ("any", "sum", "mean", "amax")},
     **{name: partial(_filled, name=name) for name in
        ("zeros", "ones", "zeros_like", "ones_like")},
 }  # fmt: skip

@@ -204,7 +204,13 @@ static void finish_answer(results *all) {
 
 int bertc_run(bertc *model, const char *text, size_t bytes, const char *pair, size_t pair_bytes,
               bertc_answer *answer) {
-    const long n = read_text(model, text, bytes, pair, pair_bytes, READS);
+    const size_t before = sizeof PROMPT - 1;
+    char *prompted = before ? malloc(before + bytes + 1) : NULL;
+    if (before && !prompted) return NO_MEMORY;
+    if (before) memcpy(prompted, PROMPT, before);
+    if (before && bytes) memcpy(prompted + before, text, bytes);
+    const long n = read_text(model, before ? prompted : text, before + bytes, pair, pair_bytes, READS);
+    free(prompted);
     const int error = n < 0 ? (int)-n : run_row(model, n, 1u << GROUPS[ANSWER], &model->results);
     if (error) return error;
     finish_answer(&model->results);

@@ -119,12 +119,10 @@ def actions(
                 for edit in remedy.edits
             ]
             yield types.CodeAction(
-                escaped(remedy.title),
-                types.CodeActionKind.QuickFix,
-                diagnostics=[_diagnostic(finding, reading, lines)],
-                is_preferred=not index,
+                escaped(remedy.title), types.CodeActionKind.QuickFix,
+                diagnostics=[_diagnostic(finding, reading, lines)], is_preferred=not index,
                 edit=types.WorkspaceEdit({uri: edits}),
-            )
+            )  # fmt: skip
 
 
 def completion(

@@ -15,11 +15,9 @@ UNITS: Mapping[str, Mapping[str, float]] = {
 }
 EXAMPLES = {"params": "14M", "flops": "1e18", "time": "8h", "memory": "16GiB"}
 TEXTS = {
-    "params": units.count_text,
-    "flops": units.flops_text,
-    "time": units.duration_text,
+    "params": units.count_text, "flops": units.flops_text, "time": units.duration_text,
     "memory": units.bytes_text,
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

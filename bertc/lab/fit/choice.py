@@ -136,16 +136,14 @@ class Choice:
             "law": self.law,
             "candidates": [
                 {
-                    "name": candidate.program.name,
-                    "steps": candidate.resolved.steps,
-                    "tokens_per_parameter": candidate.tokens_per_parameter,
-                    **candidate.figures,
+                    "name": candidate.program.name, "steps": candidate.resolved.steps,
+                    "tokens_per_parameter": candidate.tokens_per_parameter, **candidate.figures,
                     **({"expected": candidate.expected._asdict()} if candidate.expected else {}),
                     "spec": formatted(candidate.program),
                 }
                 for candidate in self.candidates[: None if self.family or self.law else SHOWN]
             ],
-        }
+        }  # fmt: skip
         return json.dumps(facts, indent=2)
 
 

@@ -101,11 +101,9 @@ def _narrow(
     for fewer in sorted({max(1, round(share * heads)) for share in shares} - {heads}):
         width = fewer * shape["head_dim"]  # that of a head stays
         narrower = transfer(program, resolved, full, width).with_values(
-            hidden=width,
-            heads=fewer,
-            ffn=_scaled(shape["ffn"], width / full),
+            hidden=width, heads=fewer, ffn=_scaled(shape["ffn"], width / full),
             embedding=width if shape["embedding"] == full else min(width, shape["embedding"]),
-        )
+        )  # fmt: skip
         try:
             rungs.append((narrower, points(narrower)[0]))
         except SpecError:  # of a width that its other settings have no room for

@@ -96,11 +96,9 @@ class Forecast:
         ratios = [log(law.loss(parameters, tables, tokens) / loss) for law in self.draws]
         low, high = np.quantile(ratios, [(1 - INSIDE) / 2, (1 + INSIDE) / 2])
         return Expected(
-            loss=loss,
-            low=loss * (1 - sqrt(min(0.0, low) ** 2 + farther**2)),
-            high=loss * (1 + sqrt(max(0.0, high) ** 2 + farther**2)),
-            times=flops / most,
-        )
+            loss=loss, low=loss * (1 - sqrt(min(0.0, low) ** 2 + farther**2)),
+            high=loss * (1 + sqrt(max(0.0, high) ** 2 + farther**2)), times=flops / most,
+        )  # fmt: skip
 
     def as_table(self) -> str:
         """The rungs with their losses, measured and by the law."""

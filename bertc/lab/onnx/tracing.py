@@ -131,11 +131,9 @@ def quantise(content: bytes) -> bytes:
     with tempfile.TemporaryDirectory() as folder, quiet():
         target = Path(folder) / "int8.onnx"
         quantization.quantize_dynamic(
-            onnx.load_from_string(content),
-            target,
-            per_channel=True,
+            onnx.load_from_string(content), target, per_channel=True,
             weight_type=quantization.QuantType.QInt8,
-        )
+        )  # fmt: skip
         written: bytes = onnx.load(target).SerializeToString()
     return written
 

@@ -16,11 +16,9 @@ DRAWN_POINTS, MOST_OF_A_CURVE, FEWEST_OF_A_CURVE = 60_000, 2000, 50
 MARKED_POINTS = 100
 """Points of a curve up to which each is marked."""
 AXES: dict[str, Callable[[MetricsPoint], float]] = {
-    "steps": lambda point: point.step,
-    "tokens": lambda point: point.tokens,
-    "hours": lambda point: point.seconds / 3600,
-    "FLOPs": lambda point: point.flops,
-}
+    "steps": lambda point: point.step, "tokens": lambda point: point.tokens,
+    "hours": lambda point: point.seconds / 3600, "FLOPs": lambda point: point.flops,
+}  # fmt: skip
 GUESS = "eval/unigram_loss"
 LOSSES = ("train/loss", "eval/loss", GUESS)
 OF_TERMS = ("eval/loss/", "eval/accuracy/", GUESS)

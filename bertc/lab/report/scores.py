@@ -73,11 +73,9 @@ def against_cost(groups: Sequence[Group]) -> Sequence[Part]:
 
 
 def _picture(
-    title: str,
-    score: Score,
-    groups: Sequence[Group],
+    title: str, score: Score, groups: Sequence[Group],
     places: Callable[[Run, Group], Mapping[str, float | str]],
-) -> Picture:
+) -> Picture:  # fmt: skip
     """A dot a run, a colour a group."""
     dots = [
         Dot(

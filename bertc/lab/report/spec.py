@@ -20,13 +20,11 @@ def spec_section(folder: RunFolder) -> Sequence[Part]:
     rows = [
         (
             f"{attempt.step:,}",
-            datetime.fromtimestamp(attempt.time, UTC).strftime("%Y-%m-%d %H:%M UTC"),
-            attempt.host,
-            attempt.device,
-            f"{attempt.processes}",
+            datetime.fromtimestamp(attempt.time, UTC).strftime("%Y-%m-%d %H:%M UTC"), attempt.host,
+            attempt.device, f"{attempt.processes}",
         )
         for attempt in folder.read_attempts()
-    ]
+    ]  # fmt: skip
     head = ("from step", "when", "host", "device", "processes")
     return (
         element("pre", element("code", text)),

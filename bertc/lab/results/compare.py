@@ -113,13 +113,11 @@ def _text(summary: Summary) -> str:
 
 def _group(group: Group) -> dict[str, Any]:
     return {
-        "settings": dict(group.settings),
-        "seeds": group.seeds,
-        "glue_average": group.glue,
+        "settings": dict(group.settings), "seeds": group.seeds, "glue_average": group.glue,
         "last": [_summary(score, summary, ()) for score, summary in group.last.items()],
         "best": [_summary(score, *best) for score, best in group.best.items()],
         "runs": [_run(run) for run in group.runs],
-    }
+    }  # fmt: skip
 
 
 def _summary(score: Score, summary: Summary, steps: Sequence[int]) -> dict[str, Any]:

@@ -41,12 +41,10 @@ class Cost(NamedTuple):
 
 
 COLUMNS: Mapping[str, Callable[[float], str]] = {
-    "parameters": units.count_text,
-    "FLOPs a token": units.flops_text,
-    "FLOPs in all": units.flops_text,
-    "peak memory": units.bytes_text,
+    "parameters": units.count_text, "FLOPs a token": units.flops_text,
+    "FLOPs in all": units.flops_text, "peak memory": units.bytes_text,
     "a step": units.duration_text,
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -140,13 +138,11 @@ def diff(
     is_run = Path(first).is_dir() and Path(second).is_dir()
     comparable = is_run and not OF_LOSS & {change.setting for change in changes}
     return Difference(
-        names=(first, second),
-        costs=costs,
+        names=(first, second), costs=costs,
         lines=(*shares, *(Line({name: values}, None) for name, values in following.items())),
-        reached=(*_reached(Path(first), Path(second)),) if comparable else (),
-        device=device,
+        reached=(*_reached(Path(first), Path(second)),) if comparable else (), device=device,
         changed_lines=changes[0].lines if changes else (),
-    )
+    )  # fmt: skip
 
 
 def _shares(

@@ -98,14 +98,12 @@ class Listing:
 
 
 ORDERS: Mapping[str, Callable[[Listed], Any]] = {
-    "when": lambda run: -run.when,
-    "name": lambda run: (run.name, str(run.folder)),
+    "when": lambda run: -run.when, "name": lambda run: (run.name, str(run.folder)),
     "state": lambda run: (STATES.index(run.state), -run.when),
     "score": lambda run: (run.rank is None, run.scored, -(run.rank or 0.0)),
-    "parameters": lambda run: run.parameters,
-    "seconds": lambda run: run.seconds,
+    "parameters": lambda run: run.parameters, "seconds": lambda run: run.seconds,
     "flops": lambda run: run.flops,
-}
+}  # fmt: skip
 """Keys of sorting: the newest, the best and the cheapest come first."""
 
 

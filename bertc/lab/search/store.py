@@ -161,11 +161,9 @@ def read_store(folder: Path) -> tuple[Store, dict[str, Any]]:
 def _database(folder: Path) -> Any:
     # Connected here, since in an address a folder's `?`, `#` and `%` mean something else.
     connect = partial(
-        sqlite3.connect,
-        (folder / DATABASE).absolute(),
-        timeout=BUSY_SECONDS,
+        sqlite3.connect, (folder / DATABASE).absolute(), timeout=BUSY_SECONDS,
         check_same_thread=False,
-    )
+    )  # fmt: skip
     return package().storages.RDBStorage(
         f"sqlite:///{DATABASE}", engine_kwargs={"creator": connect}
     )

@@ -31,11 +31,9 @@ from bertc.lab_api import (
 
 Purpose = Literal["pretrain", "classify", "tag", "squad", "embed"]
 SERVES: dict[str, tuple[Purpose, ...]] = {
-    "text": ("pretrain", "embed"),
-    "table": ("classify", "pretrain", "embed"),
-    "tags": ("tag",),
+    "text": ("pretrain", "embed"), "table": ("classify", "pretrain", "embed"), "tags": ("tag",),
     "questions": ("squad",),
-}
+}  # fmt: skip
 """Purposes that each kind of data serves, the likeliest first."""
 NEEDS: dict[Purpose, str] = {
     "pretrain": "text, or a table with a column of text",
