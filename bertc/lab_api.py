@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bertc.run.records.calibration import divide_by_temperatures, fit_of_head
     from bertc.run.records.changes import changed, settings_texts
     from bertc.run.records.folder import RunFolder
-    from bertc.run.records.results import Seen
+    from bertc.run.records.results import Seen, mean_score
     from bertc.run.stepper import Stepper
     from bertc.tasks.layouts.survey import Survey, survey
     from bertc.use.graph import Graph, graph_of
@@ -62,7 +62,7 @@ PUBLIC = homes(
         "run.records.calibration": "divide_by_temperatures fit_of_head",
         "run.records.changes": "changed settings_texts",
         "run.records.folder": "RunFolder",
-        "run.records.results": "Seen",
+        "run.records.results": "Seen mean_score",
         "run.stepper": "Stepper",
         "use.graph": "Graph graph_of",
     }
@@ -71,9 +71,9 @@ PUBLIC = homes(
 __all__ = [
     "AllowedValues", "Diagnostic", "Expected", "Graph", "Interval", "Manner", "Program",
     "RunFolder", "Seen", "Space", "Stepper", "Survey", "Table", "ValueKind", "changed",
-    "device_named", "divide_by_temperatures", "escaped", "evaluate_run",
-    "findings", "fit_of_head", "formatted", "graph_of", "loss_title", "model_weights", "most_steps",
-    "points", "programs", "quote", "remedies", "require_permission", "schema", "settings_texts",
+    "device_named", "divide_by_temperatures", "escaped", "evaluate_run", "findings", "fit_of_head",
+    "formatted", "graph_of", "loss_title", "mean_score", "model_weights", "most_steps", "points",
+    "programs", "quote", "remedies", "require_permission", "schema", "settings_texts",
     "several", "shipped_specs", "shown_figures", "space", "spec_text", "step_flops", "survey",
     "units", "weights_digest",
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import typer
 
-from bertc.base.diagnostics import Diagnostics, SpecError, UsageError
+from bertc.base.diagnostics import DataError, Diagnostics, SpecError, UsageError
 from bertc.base.storage.paths import is_folder
 from bertc.cli import options
 from bertc.cli.options import app, argument, in_color, option, refuse_others, say, spec_argument
@@ -191,6 +191,9 @@ def build(
     out: Path | None = option(
         None, "file to write [default: print it]; of a run model.c", "--out", "-o"
     ),
+    embed: bool = option(False, "with model.c: its weights are in it", "--embed"),
+    int8: bool = option(False, "with model.c: write int8 weights", "--int8"),
+    most_loss: float = option(0.5, "with --int8: points of accuracy it may lose", min=0),
 ) -> None:
     """Compile a spec to one file of PyTorch alone, or print an earlier stage.
 
@@ -198,16 +201,30 @@ def build(
     """
     from bertc.base.storage.durable import replace
     from bertc.cli.emit import emit as show
+    from bertc.run.records.folder import RunFolder
 
     if out is not None and out.suffix == ".c":
         from bertc.lab.c.building import c_files
 
         if set:
             raise UsageError("a run has its settings", "leave --set out")
-        for path, content in c_files(Path(spec), out).items():
+        if int8:
+            from bertc.lab.c.int8 import loss_by_int8
+
+            what, before, after = loss_by_int8(Path(spec))
+            say(f"{what}: {before:.2f} in fp32, {after:.2f} in int8")
+            if (lost := before - after) > most_loss:
+                message = f"int8 loses {lost:.2f} points of {what}, more than {most_loss}"
+                raise DataError(
+                    message, f"leave --int8 out, or allow --most-loss {lost + 0.05:.1f}"
+                )
+        for path, content in c_files(Path(spec), out, int8, embed).items():
             replace(path, content)
             say(f"{path}: {len(content):,} bytes")
         return
+    folder = RunFolder(Path(spec))
+    if embed or int8 or (is_folder(spec) and (folder.holds_a_run or folder.holds_a_model)):
+        raise UsageError(f"{spec} becomes a program in C", help="-o model.c")
     text = show(spec, set or (), emit)
     if out is None:
         say(text)

@@ -1,13 +1,15 @@
 """Every kind of network as a program in C, compared with bertc, with sanitizers.
 
-    nice python -m tests.campaigns.in_c [--only TEXT]
+    nice python -m tests.campaigns.in_c [--only TEXT] [--fuzz SECONDS] [--int8]
 
 Prints a line each: the largest difference, lines of the file, whether its layers are a loop.
 Exits 1 if any differs by more than 1e-5, cannot be compiled without a warning, or fails.
+With seconds to fuzz, libFuzzer sends lines and damaged weights to one program with a tokenizer.
 """
 
 import os
 import re
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -15,31 +17,17 @@ from pathlib import Path
 
 from bertc.api import resolve
 from bertc.base.diagnostics import BertcError
+from bertc.lab.c.building import c_files
 from tests.campaigns.ideas import AXES, written
 from tests.campaigns.options import read_options
 from tests.kinds import NETWORKS, OBJECTIVES
 from tests.lab.c.programs import compiled, largest_difference, small_graph
+from tests.lab.onnx.conftest import NETWORK, run_of
 from tests.net.programs import FARM, TOY, copied
 
-UNIONS = (
-    "attention",
-    "positions",
-    "scaled",
-    "share",
-    "norm",
-    "ffn",
-    "table",
-    "generator",
-    "objective",
-    "loss",
-    "negatives",
-    "features",
-    "residual",
-    "head",
-    "activation",
-    "gate",
-    "body",
-)
+UNIONS = ("attention", "positions", "scaled", "share", "norm", "ffn", "table", "generator",
+          "objective", "loss", "negatives", "features", "residual", "head", "activation", "gate",
+          "body")  # fmt: skip
 IDEAS = ("positions", "attention", "activation", "norm", "residual", "head", "pooler", "table",
          "share", "widths")  # fmt: skip
 
@@ -55,9 +43,36 @@ def specs() -> Iterator[tuple[str, str]]:
         yield from ((idea, written(idea)) for idea in AXES[axis])
 
 
+FUZZER = "-O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all"
+SEEDS = (
+    b"\0\xffw7 [MASK] w9\tw8", b"\1\xff5 6 7\t0 0 1",
+    b'\2\xff{"text": "w7 \\ud83d\\ude00", "pair": "w8", "ids": [2, 5], "segments": [0, 0], '
+    b'"positions": [0, 1], "columns": {"mlm": [0, 4]}}', b"\0\1\1\0\0\0\0w5",
+)  # fmt: skip
+
+
+def fuzz(seconds: int, int8: bool, folder: Path) -> None:
+    """Send lines and damaged weights to the program of a run."""
+    run = run_of(folder / "run", f"{NETWORK} objective=mlm+sop format=segment-pair")
+    for path, content in c_files(run, folder / "model.c", int8).items():
+        path.write_bytes(content)
+    (folder / "seeds").mkdir()
+    for number, seed in enumerate(SEEDS):
+        (folder / f"seeds/{number}").write_bytes(seed)
+    source = Path(__file__).parents[1] / "lab/c/fuzz.c"
+    command = ["clang", *FUZZER.split(), "-I.", source, "-o", "fuzz", "-lm"]
+    subprocess.run(command, check=True, cwd=folder)
+    limits = f"-max_total_time={seconds}", "-max_len=400", "-rss_limit_mb=0", "-print_final_stats=1"
+    subprocess.run(["./fuzz", *limits, "-verbosity=0", "seeds"], check=True, cwd=folder)
+
+
 def main() -> None:
     """Compare all of them."""
-    options, wrong, folder = read_options(__doc__, only=""), 0, Path(tempfile.mkdtemp())
+    options = read_options(__doc__, only="", fuzz=0, int8=False)
+    wrong, folder = 0, Path(tempfile.mkdtemp())
+    if options.fuzz:
+        fuzz(options.fuzz, options.int8, folder)
+        return
     copied(FARM, folder)
     os.chdir(folder)
     os.environ["BERTC_OWN"] = "yes"

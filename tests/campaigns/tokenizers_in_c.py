@@ -56,7 +56,7 @@ def compare(name: str, tokenizer: Tokenizer, texts: Sequence[list[str]], fuzz: i
         if fuzz:
             define = f'-DFUZZED="{program.with_suffix(".bin")}"'
             subprocess.run(["clang", *FUZZER, define, f"{program}.c", "-o", program], check=True)
-            limits = f"-max_total_time={fuzz}", "-max_len=300", "-verbosity=0"
+            limits = f"-max_total_time={fuzz}", "-max_len=300", "-verbosity=0", "-rss_limit_mb=0"
             subprocess.run([program, *limits], check=True, cwd=folder)
 
 

@@ -231,7 +231,7 @@ OF_OWN_PARTS: tuple[Rule[CompleteStage], ...] = (
     Rule("E390", removing,
          lambda s: any(_is_own(s, name) for method in s.methods for name in method.removes),
          "what is to be removed is within a part of your own",
-         help=lambda s: f"remove {removing(s)}"),
+         help=lambda s: f"{removing(s)}=none"),
     Rule("E390", "dropout", lambda s: _is_own(s, "ffn") and s.dropout.ffn,
          "this dropout is within the feed-forward part, and that is your own", help="dropout=0.1"),
 )  # fmt: skip

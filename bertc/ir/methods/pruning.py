@@ -52,7 +52,7 @@ class _Units(Method):
                  lambda s: "{0.share:.0%} of {1} {0.kind} are {2}, but every layer keeps one, so "
                  "that {3} can go".format(s.prune, *s.prune.excess_in(s)),
                  label="a layer without any has nothing to compute with",
-                 help="remove prune"),
+                 help="prune=none"),
             Rule("E291", "prune", lambda s: s.prune.rounds > s.steps,
                  lambda s: f"every = {s.prune.every:.4g} removes in {s.prune.rounds} rounds, but "
                  f"the stage has {s.steps} steps",
@@ -62,7 +62,7 @@ class _Units(Method):
             Rule("E313", "prune", lambda s: s.norm.within(s.prune.part),
                  lambda s: f"a norm is over all {s.prune.kind} of a layer, and would change "
                  "without some",
-                 also=("norm", "norm is set here"), help="remove prune"),
+                 also=("norm", "norm is set here"), help="prune=none"),
             Rule("E292", "prune", restoring,
                  lambda s: f"{restoring(s)} ends with the best weights, which may be those before "
                  "heads or neurons were removed",

@@ -11,17 +11,17 @@ from typing import cast
 import numpy as np
 import sympy
 import torch
-from numpy.typing import NDArray
 from torch.export import Dim, ExportedProgram
 
 from bertc import DataError, Trained, load
 from bertc.lab.c.expressions import N, Value, c_text, literal
+from bertc.lab.c.int8 import int8_bytes
 from bertc.lab.c.kernels import KERNELS
 from bertc.lab.c.layers import Function
 from bertc.lab.c.tokenizer import tokenizer_parts
 from bertc.lab.c.writing import PANEL, Statement, Tag, Writer, name_of
 from bertc.lab.onnx.tracing import quiet, random_inputs
-from bertc.lab_api import Graph, divide_by_temperatures, fit_of_head
+from bertc.lab_api import Graph, divide_by_temperatures, fit_of_head, units
 
 TRACED = 6
 """Tokens of the row that is traced."""
@@ -30,6 +30,8 @@ HEADER = 64
 """Bytes before the tensors of a weights file: magic, digest, and sizes."""
 BUILD = "cc -O3 -march=native model.c -lm; with -fopenmp on all cores"
 READ = {"input_ids": "(model)->ids", "token_type_ids": "(model)->segments"}
+MOST_INSIDE = 32 << 20
+"""Bytes of weights in a program, for which compilers need forty times as much memory."""
 MOST = 1 << 20
 """Tokens of a row, where positions set no limit."""
 ODD = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9)
@@ -45,7 +47,7 @@ def trace(graph: Graph) -> ExportedProgram:
         return cast(ExportedProgram, traced.run_decompositions({}))
 
 
-def write(graph: Graph) -> tuple[Function, Writer]:
+def write(graph: Graph, int8: bool = False) -> tuple[Function, Writer]:
     """The function of a network, which gives every result as soon as it is computed."""
     traced, body = trace(graph), graph.model.encoder.node
     signature = traced.graph_signature
@@ -55,11 +57,13 @@ def write(graph: Graph) -> tuple[Function, Writer]:
     known = {name: state[home].data.contiguous() for name, home in homes.items()}
     names = {known[n].data_ptr(): name_of(home, "") for n, home in homes.items()}
     letters = {N: "s", sympy.Integer(body.hidden): "h"}
-    writer = Writer(KERNELS, letters, set(), names, values=known)
+    writer = Writer(KERNELS, letters, set(), names, values=known, int8=int8)
     nodes = [node for node in traced.graph.nodes if node.op == "call_function"]
     for node in nodes:
-        if node.target.__name__ == "linear.default" and node.args[1].name in known:
-            writer.packed.add(known[node.args[1].name].data_ptr())
+        matrix = {"linear.default": 1, **({"embedding.default": 0} if int8 else {})}
+        at = matrix.get(node.target.__name__)
+        if at is not None and node.args[at].name in known:
+            writer.packed.add(known[node.args[at].name].data_ptr())
     for name in graph.inputs:
         read = lambda address, name=name: f"(long){name}[{c_text(address)}]"  # noqa: E731
         row = (sympy.Integer(1), N), (N, sympy.Integer(1))
@@ -86,15 +90,17 @@ def _give(writer: Writer, number: int, value: Value) -> None:
     writer.late.insert(places[-1] + 1, Statement(line, about))
 
 
-def packed(tag: Tag) -> NDArray[np.float32]:
+def packed(tag: Tag) -> bytes:
     """The numbers of a weight in the order of the file."""
     assert tag.tensor is not None, "it is a weight"
+    if tag.int8:
+        return int8_bytes(tag.tensor)
     width = tag.tensor.shape[-1] if tag.packed else 1
     rows = tag.tensor if tag.packed else tag.tensor.as_strided((tag.tensor.numel(), 1), (1, 1))
     array = rows.detach().float().numpy()
-    filled = np.zeros((-(-len(array) // PANEL) * PANEL, width), np.float32)
+    filled = np.zeros((-(-len(array) // PANEL) * PANEL, width), "<f4")
     filled[: len(array)] = array
-    return filled.reshape(-1, PANEL, width).swapaxes(1, 2).ravel()
+    return filled.reshape(-1, PANEL, width).swapaxes(1, 2).tobytes()
 
 
 def digest(content: bytes) -> int:
@@ -111,16 +117,16 @@ def chosen(library: str, text: str) -> str:
     parts, needed = library.strip().split("\n\n\n"), text
     define = re.compile(r"^(?:static [^\n(;]*?(\w+)\(|#define (\w+)\()", re.MULTILINE)
     names = [{name for pair in define.findall(part) for name in pair if name} for part in parts]
-    taken = {number for number, one in enumerate(names) if not one}
+    taken = {number for number, defined in enumerate(names) if not defined}
     for _ in parts:
         words = {*re.findall(r"\w+", needed)}
-        taken |= {number for number, one in enumerate(names) if one & words}
+        taken |= {number for number, defined in enumerate(names) if defined & words}
         needed = "\n".join([text, *(parts[number] for number in sorted(taken))])
     return "\n\n".join(part for number, part in enumerate(parts) if number in taken)
 
 
-def c_files(run: Path, out: Path) -> dict[Path, bytes]:
-    """The program of a run, its weights, and a header, all next to each other."""
+def c_files(run: Path, out: Path, int8: bool = False, embed: bool = False) -> dict[Path, bytes]:
+    """The program of a run, a header, and its weights, which ``embed`` has in the program."""
     model = load(run)
     graph, tasks = model.graph(layers=True), model.resolved.stages[-1].tasks
     least = fit_of_head(run, model, tasks[0].title).thresholds if tasks else ()
@@ -129,8 +135,14 @@ def c_files(run: Path, out: Path) -> dict[Path, bytes]:
         model.graph()  # says why
     weights, header = out.with_suffix(".weights"), _library("model.h").encode()
     mask = model.tokenizer.vocabulary.mask
-    text, content = c_program(graph, weights.name, _tokenizer(model), mask, least)
-    return {weights: content, out.with_suffix(".h"): header, out: text.encode()}
+    parts = _tokenizer(model), mask, least, int8
+    text, content = c_program(graph, "" if embed else weights.name, *parts)
+    if len(content) > MOST_INSIDE and embed:
+        size, most = map(units.bytes_text, (len(content), MOST_INSIDE))
+        message = f"the weights have {size}, and a program has room for {most}"
+        raise DataError(message, "leave --embed out" + ", or add --int8" * (not int8))
+    files = {} if embed else {weights: content}
+    return {**files, out.with_suffix(".h"): header, out: text.encode()}
 
 
 def _tokenizer(model: Trained) -> tuple[str, bytes]:
@@ -144,29 +156,25 @@ def _tokenizer(model: Trained) -> tuple[str, bytes]:
 
 def c_program(
     graph: Graph, name: str, tokenizer: tuple[str, bytes], mask: int = -1,
-    least: Sequence[float] = (),
+    least: Sequence[float] = (), int8: bool = False,
 ) -> tuple[str, bytes]:  # fmt: skip
-    """The program of a graph with all layers, and the content of its weights file of that name.
+    """The program of a graph with all layers, and its weights file, which is in it without a name.
 
     ``mask`` is the token that is filled; ``least`` are probabilities of several labels.
     """
-    for task in graph.model.resolved.stages[-1].tasks:
-        if getattr(task, "prompt", "") or getattr(task, "query_prompt", ""):
-            raise DataError(f"the prompts of {task.title} stand in the way of a program in C")
-    function, writer = write(graph)
+    function, writer = write(graph, int8)
     states = len(graph.layers) + graph.states
     groups = [0] * states + [*range(1, len(graph.outputs) - states + 1)]
-    arrays = [packed(tag) for key, tag in writer.tags.items() if key[1] == "w"]
-    tensors = b"".join(array.astype("<f4").tobytes() for array in arrays)
+    tensors = b"".join(packed(tag) for key, tag in writer.tags.items() if key[1] == "w")
     content = tensors + tokenizer[1] + bytes(-len(tokenizer[1]) % 8)
     total, hashed = HEADER + len(content), digest(content)
     header = MAGIC + hashed.to_bytes(8, "little") + total.to_bytes(8, "little")
     body, inputs = graph.model.encoder.node, [n for n in graph.inputs if n in READ]
     values = {
-        "HEADER": HEADER, "DIGEST": f"UINT64_C({hashed:#x})", "FILE_BYTES": f"UINT64_C({total})",
-        "TENSORS_END": HEADER + len(tensors), "WEIGHTS": _quoted(name), "TOP": 5,
-        "LONGEST": body.room or MOST, "TOKENS": body.vocab_size, "RESULTS": len(graph.outputs),
-        "SEGMENTS": max(1, body.kinds_of_segments), "MASK": mask,
+        "HEADER": HEADER, "INSIDE": int(not name), "DIGEST": f"UINT64_C({hashed:#x})",
+        "FILE_BYTES": f"UINT64_C({total})", "TENSORS_END": HEADER + len(tensors), "TOP": 5,
+        "WEIGHTS": _quoted(name), "LONGEST": body.room or MOST, "TOKENS": body.vocab_size,
+        "RESULTS": len(graph.outputs), "SEGMENTS": max(1, body.kinds_of_segments), "MASK": mask,
         "TOKENIZES": int(bool(tokenizer[1])), "INPUTS(model)": ", ".join(READ[n] for n in inputs),
         **_answer(graph, states, least),
     }  # fmt: skip
@@ -175,6 +183,10 @@ def c_program(
         "int AXES[RESULTS]": [str(len(output.axes)) for output in graph.outputs],
         "int GROUPS[RESULTS]": [*map(str, groups)],
     }
+    content = header + bytes(HEADER - 24) + content
+    if not name:
+        words = (f"\n{word:#x}" for word in np.frombuffer(content, "<u8"))
+        tables["uint64_t CONTENT[FILE_BYTES / 8]"] = [*words]
     network = "\n".join([*function.memory(), "", *function.text(inputs, groups)])
     main = f"{_library('program.c')}\n\n\n{_library('main.c')}"
     parts = [
@@ -185,7 +197,7 @@ def c_program(
         chosen(_library("kernels.c"), network + main), network, tokenizer[0], main,
     ]  # fmt: skip
     text = "\n\n".join(part.strip() for part in parts) + "\n"
-    return text, header + bytes(HEADER - 24) + content
+    return text, content
 
 
 def _answer(graph: Graph, states: int, least: Sequence[float]) -> dict[str, object]:
@@ -194,18 +206,22 @@ def _answer(graph: Graph, states: int, least: Sequence[float]) -> dict[str, obje
     stage = graph.model.resolved.stages[-1]
     vectors = [o.name for o in outputs if o.axes == ("batch", "hidden")]
     roles = ["pv"[o.name in vectors[:-1]] if o.name in vectors else "s" for o in outputs]
-    place, kind = len(graph.outputs) - (len(heads) or len(outputs) + 1), "f" if heads else "v"
+    place, causal = len(graph.outputs) - (len(heads) or len(outputs) + 1), stage.encoder.causal
+    kind = ("c" if causal else "f") if heads else "v"
     read, labels, task = "LONGEST", graph.outputs[place].labels, next(iter(stage.tasks), None)
     if task:
         plain = not (getattr(task.answer, "names", ()) or getattr(task.answer, "logistic", False))
-        ways = {"labels": "l", "several": "m", "score": "s" if plain else "n"}
-        ways["vector"] = "v" if graph.outputs[place].name in vectors else "n"
+        plain_tags = not (getattr(task, "letters", False) or getattr(task, "stride", 0))
+        ways = {"labels": "l", "several": "m", "score": "ns"[plain], "tags": "nt"[plain_tags]}
+        ways["vector"] = {"hidden": "v", "token": "i"}.get(graph.outputs[place].axes[-1], "n")
         kind = ways.get(task.answer.kind, "n")
-        read = str(getattr(task, "longest", 0) or read) if kind == "v" else str(stage.seq)
-    limits = (literal(one, floats=True) for one in least or [0.5] * max(1, len(labels)))
+        read = str(getattr(task, "longest", 0) or read) if kind in "vi" else str(stage.seq)
+    limits = (literal(limit, floats=True) for limit in least or [0.5] * max(1, len(labels)))
     return {
         "ANSWER": place, "KIND": f"'{kind}'", "ROLES": _quoted("t" * states + "".join(roles)),
         "UNIT": int(getattr(task, "normalise", False)), "READS": read,
+        "PROMPT": _quoted(getattr(task, "prompt", "")),
+        "RUNNING": int(stage.format.kind == "stream"),
         "LABELS": f"((const char *const[]){{{', '.join(map(_quoted, labels)) or 'NULL'}}})",
         "LEAST": f"((const float[]){{{', '.join(limits)}}})",
     }  # fmt: skip

@@ -26,9 +26,9 @@ ENTRIES = {
     "where": "{} ? {} : {}", "addcmul": "{} + {} * {}", "abs": "fabsf({})", "clone": "{}",
     "relu": "larger({}, 0.0f)", "maximum": "larger({}, {})", "minimum": "smaller({}, {})",
     "sqrt": "sqrtf({})", "rsqrt": "1.0f / sqrtf({})", "exp": "exp_of({})", "exp2": "exp2f({})",
-    "log": "logf({})", "sin": "sinf({})", "cos": "cosf({})", "pow": "powf({}, {})",
-    "tanh": "tanh_of({})", "sigmoid": "sigmoid({})", "silu": "silu({})", "gelu": "gelu({})",
-    "gelu_tanh": "gelu_tanh({})",
+    "log": "logf({})", "log1p": "log1pf({})", "sin": "sinf({})", "cos": "cosf({})",
+    "pow": "powf({}, {})", "tanh": "tanh_of({})", "sigmoid": "sigmoid({})", "silu": "silu({})",
+    "gelu": "gelu({})", "gelu_tanh": "gelu_tanh({})",
 }  # fmt: skip
 """ATen's operations on every entry by itself."""
 WHOLE = {"abs": "labs({})", "maximum": "larger_whole({}, {})", "minimum": "smaller_whole({}, {})"}
@@ -167,7 +167,7 @@ def computed(
                 indices[place], address = divided(address, steps[place])
         return read((*indices,))
 
-    early = all(one.early for one in operands)
+    early = all(operand.early for operand in operands)
     return Value(shape, steps, dtype, entry, cost=cost, early=early)
 
 
@@ -180,15 +180,16 @@ def combined(
     name: str, shape: Shape, steps: Shape, dtype: torch.dtype, operands: Sequence[Value]
 ) -> Value:
     """An operation on every entry by itself; one that changes nothing is an operand."""
-    for one, other in (operands, operands[::-1]) if name in NEUTRAL else ():
-        if one.constant is not None and one.constant == DECIDING.get(name) and not one.floats:
-            return uniform(shape, dtype, one.constant)
-        if one.constant == NEUTRAL[name] and (other.shape, other.dtype) == (shape, dtype):
-            return other
+    for first, second in (operands, operands[::-1]) if name in NEUTRAL else ():
+        known = first.constant
+        if known is not None and known == DECIDING.get(name) and not first.floats:
+            return uniform(shape, dtype, known)
+        if known == NEUTRAL[name] and (second.shape, second.dtype) == (shape, dtype):
+            return second
     if name == "where" and operands[0].constant is not None:
         return combined("clone", shape, steps, dtype, [operands[1 if operands[0].constant else 2]])
     truths = int(name == "where")
-    floats = dtype.is_floating_point or any(one.floats for one in operands[truths:])
+    floats = dtype.is_floating_point or any(operand.floats for operand in operands[truths:])
     template = (ENTRIES if floats else ENTRIES | WHOLE)[name]
 
     def read(indices: Shape) -> str:
@@ -198,5 +199,5 @@ def combined(
         return (template if bare else f"({template})").format(*texts)
 
     calls = "(" in template and name not in ("relu", *WHOLE)
-    cost = sum(one.cost for one in operands) + (DEAR if calls else 1)
+    cost = sum(operand.cost for operand in operands) + (DEAR if calls else 1)
     return computed(shape, steps, dtype, read, operands, cost)

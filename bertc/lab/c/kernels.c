@@ -224,6 +224,142 @@ static void linear(const float *x, long step, long rows, long inner, const float
 }
 
 
+/* Whole numbers from -128 to 127. Where the machine sums products of four bytes at once they are
+ * bytes with 128 added, four of a row side by side; else numbers with a fraction. */
+#ifdef __GNUC__
+typedef int32_t fours __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));
+typedef uint32_t bits __attribute__((vector_size(LANES * sizeof(float))));
+#define FLOATS(x) __builtin_convertvector(x, vector)
+#else
+typedef int32_t fours;
+typedef uint32_t bits;
+#define FLOATS(x) ((float)(x))
+#endif
+#ifdef __AVX512VNNI__
+#include <immintrin.h>
+typedef uint8_t number;
+typedef int32_t total;
+typedef fours totals;
+enum { WIDE = 4 };
+#define NUMBER(x) ((number)((int)(x) + 128))
+#define TOTAL(sum, row) ((float)((sum) - 128 * (row)))
+#define DOT(sum, x, w) (fours)_mm512_dpbusd_epi32((__m512i)(sum), _mm512_set1_epi32(x), (__m512i)(w))
+#else
+typedef float number, total;
+typedef vector totals;
+enum { WIDE = 1 };
+#define NUMBER(x) (x)
+#define TOTAL(sum, row) (sum)
+/* One of the four bytes of each word, from the lowest on. */
+#define PART(word, part) FLOATS((fours)((bits)(word) << (24 - 8 * (part))) >> 24)
+#endif
+static inline long by_fours(long columns) { return (columns + 3) / 4 * 4; }
+
+
+/* An entry of an int8 matrix: scales of its rows, their sums, and panels of bytes. */
+static inline float int8_entry(const float *matrix, long outer, long inner, long row, long column) {
+    const int8_t *bytes = (const int8_t *)(matrix + 2 * padded(outer));
+    bytes += (row / PANEL * by_fours(inner) + column / 4 * 4) * PANEL;
+    return matrix[row] * (float)bytes[row % PANEL * 4 + column % 4];
+}
+
+
+static long linear_int8_scratch(long rows, long inner) {
+    return (rows + ROWS + 2) * by_fours(inner) + 2 * rows;
+}
+
+
+/* Rows as whole numbers times a scale and a middle, in the order in which products read them. */
+static void pack_int8(const float *x, long step, long rows, long inner, float *scales,
+                      float *scratch, number *packed) {
+    const long columns = by_fours(inner);
+    number *line = (number *)(scratch + columns);
+    for (long i = inner; i < columns; i++) line[i] = NUMBER(0.0f);
+    for (long row = 0; row < rows; row++) {
+        const float *from = x + row * step;
+        for (long i = 0; i < inner; i++) scratch[i] = -from[i];
+        const float low = -largest(scratch, inner);
+        const float spread = larger(largest(from, inner) - low, 1e-30f), times = 255.0f / spread;
+        scales[row] = spread / 255.0f;
+        scales[rows + row] = low + 128.0f * scales[row];
+        for (long i = 0; i < inner; i++) {
+            const float near = ((from[i] - low) * times + 12582912.0f) - 12583040.0f;
+            line[i] = NUMBER(smaller(larger(near, -128.0f), 127.0f));
+        }
+        number *to = packed + row / ROWS * ROWS * columns + row % ROWS * WIDE;
+        for (long i = 0; i < columns; i += WIDE)
+            memcpy(to + i * ROWS, line + i, WIDE * sizeof(number));
+    }
+    for (long row = rows; row % ROWS; row++) {
+        number *to = packed + row / ROWS * ROWS * columns + row % ROWS * WIDE;
+        for (long i = 0; i < columns; i += WIDE) memset(to + i * ROWS, 0, WIDE * sizeof(number));
+    }
+}
+
+
+/* A block of rows of whole numbers times two vectors of columns. */
+static inline void tile_int8(const number *x, long columns, const int8_t *left,
+                             const int8_t *right, total *y) {
+    totals sums[ROWS][2];
+    memset(sums, 0, sizeof sums);
+    for (long k = 0; k < columns; k += 4, left += 4 * PANEL, right += 4 * PANEL) {
+        const fours a = *(const fours *)(const void *)left, b = *(const fours *)(const void *)right;
+#ifdef __AVX512VNNI__
+        for (int row = 0; row < ROWS; row++, x += 4) {
+            int32_t four;
+            memcpy(&four, x, sizeof four);
+            sums[row][0] = DOT(sums[row][0], four, a);
+            sums[row][1] = DOT(sums[row][1], four, b);
+        }
+#else
+        for (int part = 0; part < 4; part++, x += ROWS) {
+            const vector c = PART(a, part), d = PART(b, part);
+            for (int row = 0; row < ROWS; row++) {
+                sums[row][0] += x[row] * c;
+                sums[row][1] += x[row] * d;
+            }
+        }
+#endif
+    }
+    memcpy(y, sums, sizeof sums);
+}
+
+
+/* y = x times an int8 matrix, and a bias; rows of x become whole numbers. */
+static void linear_int8(const float *x, long step, long rows, long inner, const float *matrix,
+                        const float *bias, long outer, float *y, float *scratch) {
+    const long columns = by_fours(inner), end = padded(outer);
+    const int32_t *of_rows = (const int32_t *)(const void *)(matrix + end);
+    const int8_t *panels = (const int8_t *)(matrix + 2 * end);
+    float *scales = scratch, *line = scales + 2 * rows;
+    number *packed = (number *)(line + 2 * columns);
+    pack_int8(x, step, rows, inner, scales, line, packed);
+#ifdef _OPENMP
+#pragma omp parallel for schedule(static) if (rows * outer * inner > 1000000)
+#endif
+    for (long column = 0; column < outer; column += TILE) {
+        const long other = smaller_whole(column + LANES, end - LANES);
+        const int8_t *left = panels + column / PANEL * PANEL * columns + column % PANEL * 4;
+        const int8_t *right = panels + other / PANEL * PANEL * columns + other % PANEL * 4;
+        const long count = smaller_whole(TILE, outer - column);
+        for (long first = 0; first < rows; first += ROWS) {
+            total sums[ROWS * TILE];
+            tile_int8(packed + first * columns, columns, left, right, sums);
+            for (long row = 0; row < smaller_whole(ROWS, rows - first); row++) {
+                float *to = y + (first + row) * outer + column;
+                const total *from = sums + row * TILE;
+                const float scale = scales[first + row], middle = scales[rows + first + row];
+                for (long i = 0; i < count; i++) {
+                    const int32_t sum = of_rows[column + i];
+                    to[i] = (TOTAL(from[i], sum) * scale + (float)sum * middle) * matrix[column + i];
+                }
+                if (bias) for (long i = 0; i < count; i++) to[i] += bias[column + i];
+            }
+        }
+    }
+}
+
+
 static long attention_scratch(long keys, long width) {
     return (padded(keys) + QUERIES) * width + keys * padded(width) +
            QUERIES * padded(keys) + (QUERIES + ROWS) * larger_whole(keys, width);

@@ -40,7 +40,7 @@ def _normed(w: Writer, to: Layout, x: Value, _: Any, *rest: Any, name: str, weig
     """A norm, with ``weights`` of a scale and perhaps a bias, which may be None."""
     *scales, eps = [*rest, *[None] * (weights + 1 - len(rest))][: weights + 1]
     eps = literal(torch.finfo(to[2]).eps if eps is None else eps, floats=True)
-    return _by_rows(w, to, x, name, *(_pointer(w, one) for one in scales), eps)
+    return _by_rows(w, to, x, name, *(_pointer(w, scale) for scale in scales), eps)
 
 
 def _softmax(w: Writer, to: Layout, x: Value, place: Any, *_: Any, name: str) -> Value:
@@ -65,8 +65,9 @@ def _linear(w: Writer, to: Layout, x: Any, matrix: Any, bias: Any = None) -> Val
     (rows, count), early = w.rows(x), x.early
     panels, b = f"$w{matrix.data_ptr()}$", _pointer(w, bias)
     out = w.buffer(to[0], to[2], early)
-    call = f"linear({rows}, {count}, {inner}, {panels}, {b}, {outer}, {out.buffer}, scratch);"
-    return w.say(out, call, scratch=f"linear_scratch({count}, {inner})")
+    name, row = f"linear{'_int8' * w.int8}", f"{rows}, {count}, {inner}, {panels}, {b}"
+    call = f"{name}({row}, {outer}, {out.buffer}, scratch);"
+    return w.say(out, call, scratch=f"{name}_scratch({count}, {inner})")
 
 
 def _attention(
@@ -95,29 +96,26 @@ def _attention(
     target = f"{out.buffer} + {c_text(out.address((ZERO, h, read_index('first'), ZERO)))}"
     step = c_text(out.steps[2])
     return w.say(
-        out,
-        f"for (long h = 0; h < {heads}; h++) {{",
+        out, f"for (long h = 0; h < {heads}; h++) {{",
         f"    attention_keys({parts[1]}, {parts[2]}, {n}, {width}, scratch);",
         f"    for (long first = 0; first < {c_text(queries)}; first += QUERIES) {{",
         f"        const long rows = smaller_whole(QUERIES, {c_text(queries)} - first);",
         f"        float *scores = attention_scores({parts[0]}, first, rows, {factor}, {n},",
         f"                                         {width}, scratch);",
         *(f"        {line}" for line in change),
-        f"        attention_mix(scores, rows, {n}, {width}, {target}, {step}, scratch);",
-        "    }",
-        "}",
-        scratch=f"attention_scratch({n}, {width})",
-    )
+        f"        attention_mix(scores, rows, {n}, {width}, {target}, {step}, scratch);", "    }",
+        "}", scratch=f"attention_scratch({n}, {width})",
+    )  # fmt: skip
 
 
 def _matmul(w: Writer, to: Layout, a: Any, b: Any) -> Value:
-    held = [w.held(w.value(one)) for one in (a, b)]
-    out = w.buffer(to[0], to[2], all(one.early for one in held))
+    held = [w.held(w.value(matrix)) for matrix in (a, b)]
+    out = w.buffer(to[0], to[2], all(matrix.early for matrix in held))
     loops, indices = w.axes(to[0][:-2])
     texts = [
-        f"{one.buffer} + {c_text(one.address((*indices, ZERO, ZERO)))}, "
-        f"{c_text(one.steps[-2])}, {c_text(one.steps[-1])}"
-        for one in held
+        f"{m.buffer} + {c_text(m.address((*indices, ZERO, ZERO)))}, "
+        f"{c_text(m.steps[-2])}, {c_text(m.steps[-1])}"
+        for m in held
     ]
     sizes = ", ".join(map(c_text, (to[0][-2], held[0].shape[-1], to[0][-1])))
     target = f"{out.buffer} + {c_text(out.address((*indices, ZERO, ZERO)))}"
@@ -125,7 +123,7 @@ def _matmul(w: Writer, to: Layout, a: Any, b: Any) -> Value:
 
 
 def _cat(w: Writer, to: Layout, parts: list[Any], place: Any = 0, *, new: bool = False) -> Value:
-    values = [one for one in map(w.value, parts) if size(one.shape) != 0]
+    values = [part for part in map(w.value, parts) if size(part.shape) != 0]
     out, begin = w.buffer(to[0], to[2], all(v.early for v in values), to[1]), ZERO
     at = int(place) % len(to[0])
     for value in values:
@@ -152,11 +150,13 @@ def _reduced(
                      if (i := c_text(indices[p])) != "0"] for part in split)  # fmt: skip
     left = tuple(ZERO if p in among else i for p, i in enumerate(indices) if keep or p not in among)
     text, kind = x.at(indices, floats=out.floats), "float" if out.floats else "int32_t"
-    step = f"total = total || {text};" if name == "any" else f"total += {text};"
+    steps = {"any": f"total = total || {text};", "amax": f"total = larger(total, {text});"}
+    step = steps.get(name, f"total += {text};")
     total = f"total / (float){bracketed(count)}" if name == "mean" else "total"
     last = f"{out.entry(out.address(left))} = {total};"
+    begin = "-INFINITY" if name == "amax" else 0
     loops = [*outer[:-1], f"{outer[-1] if outer else ''} {{".strip()]
-    return w.say(out, *nested(loops, f"{kind} total = 0;", *nested(inner, step), last), "}")
+    return w.say(out, *nested(loops, f"{kind} total = {begin};", *nested(inner, step), last), "}")
 
 
 def _looked_up(w: Writer, to: Layout, of: Any, place: Any, rows: Any, *, new: Any = None) -> Value:
@@ -174,7 +174,7 @@ def _looked_up(w: Writer, to: Layout, of: Any, place: Any, rows: Any, *, new: An
 
 
 def _index(w: Writer, to: Layout, x: Any, rows: list[Any]) -> Value:
-    chosen = [(place, one) for place, one in enumerate(rows) if one is not None]
+    chosen = [(place, row) for place, row in enumerate(rows) if row is not None]
     if len(chosen) != 1:
         raise DataError("C has no word for index along several axes")
     return _looked_up(w, to, x, *chosen[0])
@@ -235,7 +235,7 @@ KERNELS: dict[str, Callable[..., Value]] = {
     "repeat_interleave": _repeated, "tril": _tril, "_to_copy": _converted,
     "masked_fill": partial(_ordered, order=(1, 2, 0)),
     **{name: partial(_softmax, name=name) for name in ("softmax", "log_softmax")},
-    **{name: partial(_reduced, name=name) for name in ("any", "sum", "mean")},
+    **{name: partial(_reduced, name=name) for name in ("any", "sum", "mean", "amax")},
     **{name: partial(_filled, name=name) for name in
        ("zeros", "ones", "zeros_like", "ones_like")},
 }  # fmt: skip

@@ -230,7 +230,7 @@ class Function:
 
     def _weight(self, tag: str) -> str:
         before = [*self.tags].index(tag)
-        sizes = (one.size for name, one in [*self.tags.items()][:before] if name[1] == "w")
+        sizes = (weight.size for name, weight in [*self.tags.items()][:before] if name[1] == "w")
         return f"weights + {sum(-(-int(size) // 16) * 16 for size in sizes)}"
 
     def _needed(self, groups: Sequence[int]) -> list[int]:

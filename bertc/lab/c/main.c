@@ -235,13 +235,13 @@ static int answer_proof(bertc *model, line *read) {
 }
 
 
-/* The likeliest tokens of every mask. */
+/* The likeliest tokens of every mask, of a decoder those after the text. */
 static void print_masks(const bertc *model, const bertc_answer *answer, long n) {
     int masks = 0;
     printf("{\"masks\": [");
     for (long place = 0; place < n; place++) {
         float *row = model->results.values[ANSWER] + place * answer->width;
-        if (model->ids[place] != MASK) continue;
+        if (KIND == 'c' ? place < n - 1 : model->ids[place] != MASK) continue;
         /* Rows of the table that no token has are no answers. */
         for (long i = 0; i < answer->width; i++)
             if (!tokenizer_token((int32_t)i)) row[i] = -1e30f;
@@ -258,6 +258,111 @@ static void print_masks(const bertc *model, const bertc_answer *answer, long n) 
         putchar(']');
     }
     printf("]}\n");
+}
+
+
+/* How many special tokens are before a text and in all, and whether a space changes a word. */
+static int frame(bertc *model, long *before, long *specials, int *spaced) {
+    static const char *const TEXTS[] = {"", "a", " a"};
+    int32_t ids[3][16];
+    long counts[3];
+    for (int i = 0; i < 3; i++) {
+        counts[i] = read_text(model, TEXTS[i], strlen(TEXTS[i]), NULL, 0, 16);
+        if (counts[i] < 0) return (int)-counts[i];
+        memcpy(ids[i], model->ids, (size_t)counts[i] * sizeof(int32_t));
+    }
+    for (*before = 0; *before < counts[0] && ids[0][*before] == ids[1][*before];) ++*before;
+    *specials = counts[0];
+    *spaced = counts[1] != counts[2] || memcmp(ids[1], ids[2], (size_t)counts[1] * sizeof(int32_t));
+    return 0;
+}
+
+
+/* The end of a text without blanks, and without a mask that it ends with. */
+static size_t begun(const char *text, size_t bytes) {
+    const char *const masks[] = {"[MASK]", MASK < 0 ? NULL : tokenizer_token(MASK)};
+    for (int i = -1; i < 2; i++) {
+        const size_t size = i < 0 || !masks[i] ? 0 : strlen(masks[i]);
+        if (size && size <= bytes && !memcmp(text + bytes - size, masks[i], size)) bytes -= size;
+        while (bytes && memchr(" \t\r\n", text[bytes - 1], 4)) bytes--;
+    }
+    return bytes;
+}
+
+
+/* A decoder: the likeliest tokens after a text, whose last tokens are read as far as they fit. */
+static int answer_next(bertc *model, line *read) {
+    long before, specials;
+    int spaced, error = frame(model, &before, &specials, &spaced);
+    if (error) return error;
+    const size_t bytes = begun(read->text, read->length);
+    const long n = read_text(model, read->text, bytes, NULL, 0, 1 << 20), inner = n - specials;
+    const long first = RUNNING ? 0 : before, room = smaller_whole(LONGEST, 2048) - 2 * !RUNNING;
+    if (n < 0) return (int)-n;
+    if (inner < 1) return NO_TOKENS;
+    const long count = smaller_whole(inner, room);
+    memmove(model->ids + first, model->ids + before + inner - count, (size_t)count * sizeof(int32_t));
+    memset(model->segments, 0, (size_t)n * sizeof(int32_t));
+    for (long i = first; i < first + count; i++)
+        if (model->ids[i] == MASK) return NOT_A_REQUEST;
+    error = run_row(model, first + count, 1u << GROUPS[ANSWER], &model->results);
+    if (error) return error;
+    const bertc_answer answer = {NULL, model->results.values[ANSWER], first + count,
+                                 model->results.width[ANSWER]};
+    print_masks(model, &answer, first + count);
+    return 0;
+}
+
+
+/* A tagger: the likeliest tag of every word, from its first token; of one without that is read O,
+ * or the first tag. */
+static int answer_tags(bertc *model, line *read) {
+    const size_t most = read->length / 2 + 1;
+    long *firsts = malloc(most * sizeof(long)), before = 0, specials = 0, words = 0, width;
+    int32_t *ids = malloc((size_t)READS * sizeof(int32_t)), after[16];
+    int spaced = 0, error = firsts && ids ? frame(model, &before, &specials, &spaced) : NO_MEMORY;
+    long n = error ? 0 : before;
+    if (!error) error = specials > 15 || specials >= READS ? TOO_LONG : 0;
+    if (!error && read_text(model, "", 0, NULL, 0, READS) != specials) error = NO_TOKENS;
+    for (long i = 0; i < specials && !error; i++)
+        i < before ? (ids[i] = model->ids[i]) : (after[i - before] = model->ids[i]);
+    for (char *at = read->text, *end; !error && *(at += strspn(at, " \t")); at = end) {
+        const size_t size = strcspn(at, " \t");
+        const int more = spaced && words; /* the blank before it */
+        if (more) at[-1] = ' ';
+        const long count = read_text(model, at - more, size + (size_t)more, NULL, 0, 1 << 20);
+        end = at + size;
+        if (count < 0) error = (int)-count;
+        firsts[words++] = count > specials && n < READS - specials + before ? n : -1;
+        for (long i = before; i < count - specials + before && n < READS - specials + before; i++)
+            ids[n++] = model->ids[i];
+    }
+    if (!error) error = make_row(model, n + specials);
+    for (long i = 0; i < specials - before && !error; i++) ids[n++] = after[i];
+    if (!error) memcpy(model->ids, ids, (size_t)n * sizeof(int32_t));
+    if (!error) memset(model->segments, 0, (size_t)n * sizeof(int32_t));
+    if (!error) error = run_row(model, n, 1u << GROUPS[ANSWER], &model->results);
+    width = error ? 0 : model->results.width[ANSWER];
+    long other = 0;
+    for (long i = 0; i < width; i++) other = strcmp(LABELS[i], "O") ? other : i;
+    if (!error) printf("{\"tags\": [");
+    for (long word = 0; word < words && !error; word++) {
+        float *row = model->results.values[ANSWER] + larger_whole(firsts[word], 0) * width;
+        long best = 0;
+        for (long i = 1; i < width; i++) best = row[i] > row[best] ? i : best;
+        print_string(word ? ", " : "", LABELS[firsts[word] < 0 ? other : best]);
+    }
+    if (!error) printf("], \"probabilities\": [");
+    for (long word = 0; word < words && !error; word++) {
+        float *row = model->results.values[ANSWER] + larger_whole(firsts[word], 0) * width;
+        float likely[sizeof LABELS / sizeof *LABELS];
+        softmax(row, width, 1, width, likely);
+        printf("%s%.6f", word ? ", " : "", (double)largest(likely, width));
+    }
+    if (!error) printf("]}\n");
+    free(firsts);
+    free(ids);
+    return error;
 }
 
 
@@ -292,6 +397,21 @@ static int answer_text(bertc *model, line *read) {
         printf("}}\n");
         return 0;
     }
+    if (KIND == 'i') { /* sparse: the ids of tokens whose weight is not zero, and the weights */
+        for (int weights = 0; weights < 2; weights++) {
+            const char *comma = "";
+            printf(weights ? "], \"weights\": [" : "{\"indices\": [");
+            for (long i = 0; i < answer.width; i++) {
+                if (values[i] == 0.0f) continue;
+                printf("%s", comma);
+                if (weights) print_number(values[i]);
+                else printf("%ld", i);
+                comma = ", ";
+            }
+        }
+        printf("]}\n");
+        return 0;
+    }
     printf("{\"%s\": ", KIND == 'v' ? "vector" : KIND == 's' ? "score" : answer.name);
     print_result(&model->results, ANSWER, NULL, 0, NULL, 0);
     printf("}\n");
@@ -301,12 +421,16 @@ static int answer_text(bertc *model, line *read) {
 
 int main(int count, char **arguments) {
     const char *mode = count > 1 && arguments[1][0] == '-' ? arguments[1] : "";
-    const char *path = count > 1 + (*mode != 0) ? arguments[1 + (*mode != 0)] : WEIGHTS;
-    int (*answer)(bertc *, line *) = answer_text;
+    const int named = count - 1 - (*mode != 0);
+    const char *path = named > 0 ? arguments[count - 1] : WEIGHTS;
+    int (*answer)(bertc *, line *) = KIND == 't'   ? answer_tags
+                                     : KIND == 'c' ? answer_next
+                                                   : answer_text;
     if (!strcmp(mode, "--ids")) answer = answer_ids;
     else if (!strcmp(mode, "--proof")) answer = answer_proof;
-    else if (*mode) {
-        fprintf(stderr, "usage: %s [--ids | --proof] [%s] < lines\n", arguments[0], WEIGHTS);
+    if (named > !INSIDE || (*mode && answer != answer_ids && answer != answer_proof)) {
+        const char *files = INSIDE ? "" : " [" WEIGHTS "]";
+        fprintf(stderr, "usage: %s [--ids | --proof]%s < lines\n", arguments[0], files);
         return 2;
     }
     line read = {NULL, 0, 0};

@@ -42,9 +42,13 @@ static uint64_t digest_of(const unsigned char *content, size_t bytes) {
 }
 
 
-/* All of a file: mapped where that can be, else read. */
+/* All of a file: that in the program, or mapped where that can be, else read. */
 static int read_file(const char *path, const unsigned char **content, size_t *bytes) {
-#if BERTC_MAPS
+#if INSIDE
+    (void)path;
+    *content = (const unsigned char *)CONTENT;
+    *bytes = sizeof CONTENT;
+#elif BERTC_MAPS
     const int file = open(path, O_RDONLY);
     struct stat about;
     if (file < 0) return NO_FILE;
@@ -70,13 +74,15 @@ static int read_file(const char *path, const unsigned char **content, size_t *by
 }
 
 
-/* The file has a header (magic, digest, bytes), tensors of fp32, and the tokenizer. */
+/* The file has a header (magic, digest, bytes, zeros), tensors, and the tokenizer. */
 static int check_file(const unsigned char *file, size_t bytes) {
-    uint64_t header[3];
+    uint64_t header[HEADER / 8];
     if (bytes < HEADER) return DAMAGED;
     memcpy(header, file, sizeof header);
     if (memcmp(file, "bertc C\n", 8)) return ANOTHER_MODEL;
     if (header[1] != DIGEST || header[2] != FILE_BYTES) return ANOTHER_MODEL;
+    for (int i = 3; i < HEADER / 8; i++)
+        if (header[i]) return DAMAGED;
     if (bytes != FILE_BYTES || digest_of(file + HEADER, bytes - HEADER) != DIGEST) return DAMAGED;
     return 0;
 }
@@ -90,9 +96,9 @@ static void free_results(results *all) {
 
 void bertc_close(bertc *model) {
     if (!model) return;
-#if BERTC_MAPS
+#if !INSIDE && BERTC_MAPS
     if (model->file) munmap((void *)(uintptr_t)model->file, model->bytes);
-#else
+#elif !INSIDE
     free((void *)(uintptr_t)model->file);
 #endif
     free(model->memory);
@@ -198,7 +204,13 @@ static void finish_answer(results *all) {
 
 int bertc_run(bertc *model, const char *text, size_t bytes, const char *pair, size_t pair_bytes,
               bertc_answer *answer) {
-    const long n = read_text(model, text, bytes, pair, pair_bytes, READS);
+    const size_t before = sizeof PROMPT - 1;
+    char *prompted = before ? malloc(before + bytes + 1) : NULL;
+    if (before && !prompted) return NO_MEMORY;
+    if (before) memcpy(prompted, PROMPT, before);
+    if (before && bytes) memcpy(prompted + before, text, bytes);
+    const long n = read_text(model, before ? prompted : text, before + bytes, pair, pair_bytes, READS);
+    free(prompted);
     const int error = n < 0 ? (int)-n : run_row(model, n, 1u << GROUPS[ANSWER], &model->results);
     if (error) return error;
     finish_answer(&model->results);

@@ -205,7 +205,7 @@ def _quoted(text: str) -> str:
 def _flat(step: Setting | None, inner: str) -> list[Setting]:
     if step is None:
         return []
-    return [s for one in step[inner] for s in _flat(one, inner)] if inner in step else [step]
+    return [s for part in step[inner] for s in _flat(part, inner)] if inner in step else [step]
 
 
 def _row(encoding: Encoding) -> str:

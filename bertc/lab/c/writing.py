@@ -51,13 +51,14 @@ class Statement:
 
 @dataclass(frozen=True)
 class Tag:
-    """A buffer, or a weight with its numbers; ``packed`` ones are panels of rows, side by side."""
+    """A buffer, or a weight with its numbers; ``packed`` in panels, of ``int8`` after scales."""
 
     name: str
     size: Index
     floats: bool = True
     tensor: Tensor | None = None
     packed: bool = False
+    int8: bool = False
 
 
 @dataclass
@@ -75,6 +76,7 @@ class Writer:
     memo: dict[Any, Any] = field(default_factory=dict)
     name: str = ""
     module: str = ""
+    int8: bool = False
 
     def say(self, out: Value, *lines: str, scratch: str = "") -> Value:
         """Write the statement that computes a buffer."""
@@ -114,11 +116,16 @@ class Writer:
         if tag not in self.tags:
             name = self.names.get(key) or f"{self.name}_{'weight' if base.ndim > 1 else 'bias'}"
             rows = -(-base.shape[0] // PANEL) * PANEL if packed else 0
-            self.tags[tag] = Tag(name, rows * width or base.numel(), True, base, packed)
+            of_row = 2 + -(-width // 4) if self.int8 else width
+            form = rows * of_row or base.numel(), True, base, packed, packed and self.int8
+            self.tags[tag] = Tag(name, *form)
 
         def entry(address: Index) -> str:
             if packed:
                 row, column = divided(address, width)
+                if self.int8:
+                    places = map(c_text, (base.shape[0], width, row, column))
+                    return f"int8_entry({tag}, {', '.join(places)})"
                 panel, rest = divided(row, PANEL)
                 address = sympy.expand(panel * PANEL * width + column * PANEL + rest)
             text = f"{tag}[{c_text(address)}]"
@@ -204,7 +211,7 @@ class Writer:
         if _is_view(node):
             of = self.value(args[0])
             several = isinstance(result, list | tuple)
-            return [_view(of, one) for one in result] if several else _view(of, result)
+            return [_view(of, part) for part in result] if several else _view(of, result)
         shape, steps = (tuple(map(plain, part)) for part in (result.shape, result.stride()))
         value = self._computed(target, operation, (shape, steps, result.dtype), args, options)
         dear = value.cost > (CHEAP if value.early else 0)
@@ -218,10 +225,10 @@ class Writer:
         if operation not in ENTRIES or options or len(args) != ENTRIES[operation].count("{"):
             raise DataError(f"C has no word for the operation {operation}")
         operands = [self.value(argument) for argument in args]
-        if all(one.constant is not None for one in operands):
-            numbers = [torch.tensor(one.constant, dtype=one.dtype) for one in operands]
+        if all(operand.constant is not None for operand in operands):
+            numbers = [torch.tensor(o.constant, dtype=o.dtype) for o in operands]
             return uniform(to[0], to[2], target(*numbers).item())
-        repeated = [one.cost > CHEAP and size(one.shape) != size(to[0]) for one in operands]
+        repeated = [o.cost > CHEAP and size(o.shape) != size(to[0]) for o in operands]
         held = [self.held(o) if again else o for o, again in zip(operands, repeated, strict=True)]
         return combined(operation, *to, held)
 
@@ -271,7 +278,7 @@ def _view(of: Value, result: Any) -> Value:
 
 def _is_view(node: Node) -> bool:
     schema = getattr(node.target, "_schema", None)
-    return schema is None or any(one.alias_info for one in schema.returns)
+    return schema is None or any(result.alias_info for result in schema.returns)
 
 
 def _readers(node: Node) -> int:

@@ -38,10 +38,10 @@ def small_graph(resolved) -> Graph:
     return graph_of(model, layers=True)
 
 
-def compiled(graph: Graph, folder: Path, flags: str = CHECKED) -> Path:
+def compiled(graph: Graph, folder: Path, flags: str = CHECKED, **how: bool) -> Path:
     """The program of a graph."""
     folder.mkdir()
-    text, weights = c_program(graph, "model.weights", (NO_TOKENIZER, b""))
+    text, weights = c_program(graph, "model.weights", (NO_TOKENIZER, b""), **how)
     (folder / "model.c").write_text(text)
     (folder / "model.weights").write_bytes(weights)
     cc = ["gcc", *flags.split(), "model.c", "-o", "model", "-lm"]

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from bertc import load, resolve
+from bertc.lab.c import building
 from bertc.lab.c.building import digest
+from bertc.lab.c.int8 import Int8
 from bertc.lab.proof.making import make_proof
 from bertc.lab.proof.verifying import verify
 from tests.lab.c.programs import CHECKED, answered, compiled, largest_difference, small_graph
@@ -50,9 +52,17 @@ def test_states_and_scores_are_those_of_bertc(name, tmp_path):
     assert largest_difference(graph, program) < 1e-5
     text = program.with_suffix(".c").read_text()
     assert ("layer++" in text) == alike
-
     assert ("static void rms_norm(" in text) == ("rms" in spec)
     assert max(map(len, text.splitlines())) < 2000
+
+
+@pytest.mark.parametrize("machine", ["", "-march=native"])
+def test_int8_computes_as_torch_does_with_rounded_matrices_and_rows(machine, tmp_path):
+    graph = small_graph(resolve(SPECS["ModernBERT"][0]))
+    program = compiled(graph, tmp_path / "c", f"{CHECKED} {machine}", int8=True)
+    assert largest_difference(graph, program) > 0.02
+    with Int8():  # a state near the middle of two numbers may round to either
+        assert largest_difference(graph, program) < 0.01
 
 
 def test_weights_that_are_damaged_or_of_another_model_are_refused(program):
@@ -64,7 +74,7 @@ def test_weights_that_are_damaged_or_of_another_model_are_refused(program):
         b"x" + content[1:]: "another model", other[:8] + fresh + other[16:]: "another model",
     }  # fmt: skip
     draw = np.random.default_rng(0)
-    for place in (64, len(content) - 1, *draw.integers(64, len(content), 20)):
+    for place in (24, 63, 64, len(content) - 1, *draw.integers(64, len(content), 20)):
         flipped = bytearray(content)
         flipped[place] ^= 1 << int(draw.integers(8))
         cases[bytes(flipped)] = "damaged"
@@ -114,7 +124,7 @@ def built(run: Path, to: Path, call) -> Path:
 
 
 def test_texts_are_answered_as_predict_and_embed_and_fill_do(tmp_path, tasks, call):
-    for name in ("classify", "regress"):
+    for name in ("classify", "regress", "tag"):
         run = run_of(tmp_path / name, f"{ONE_LAYER} task={tasks[name]}")
         code, lines, error = answered(built(run, tmp_path / f"c {name}", call), *TEXTS, mode="")
         assert (code, error) == (0, "")
@@ -122,15 +132,25 @@ def test_texts_are_answered_as_predict_and_embed_and_fill_do(tmp_path, tasks, ca
             found = json.loads(line)
             assert found.keys() == wanted.keys()
             for key, value in wanted.items():
-                assert found[key] == (value if key == "label" else pytest.approx(value, abs=2e-6))
-    run = run_of(tmp_path / "mlm", f"{ONE_LAYER} objective=mlm")
-    program = built(run, tmp_path / "c mlm", call)
-    _, (line,), _ = answered(program, "w7 [MASK] w9 w10 [MASK]", mode="")
-    wanted = load(run).fill("w7 [MASK] w9 w10 [MASK]")
-    for mine, other in zip(json.loads(line)["masks"], wanted.masks, strict=True):
-        assert [one["token"] for one in mine] == [one.token for one in other]
-        likely = [one.probability for one in other]
-        assert [one["probability"] for one in mine] == pytest.approx(likely, abs=2e-6)
+                words = {"label": value, "tags": [*value] if key == "tags" else []}
+                assert found[key] == words.get(key, pytest.approx(value, abs=2e-6))
+    for how in ("pooling=sparse", "prompt='w5 w6 '"):
+        (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+        task = f"embed('{tmp_path}/texts.txt', {how})"
+        run = run_of(tmp_path / how[:6], f"{ONE_LAYER} task={task}")
+        _, lines, _ = answered(built(run, tmp_path / f"c {how[:6]}", call), *TEXTS, mode="")
+        for found, wanted in zip(map(json.loads, lines), load(run).embed(TEXTS), strict=True):
+            assert found.get("indices", wanted.nonzero()[0].tolist()) == [*wanted.nonzero()[0]]
+            mine = found.get("vector") or found["weights"]
+            assert mine == pytest.approx(wanted[wanted.nonzero()], abs=2e-6)
+    for name, text in (("clm", "w7 w8 [MASK] "), ("mlm", "w7 [MASK] w9 w10 [MASK]")):
+        run = run_of(tmp_path / name, f"{ONE_LAYER} objective={name}")
+        program = built(run, tmp_path / f"c {name}", call)
+        _, (line,), _ = answered(program, text, mode="")
+        for mine, other in zip(json.loads(line)["masks"], load(run).fill(text).masks, strict=True):
+            assert [token["token"] for token in mine] == [token.token for token in other]
+            likely = pytest.approx([token.probability for token in other], abs=2e-6)
+            assert [token["probability"] for token in mine] == likely
     for text, said in (("w7 \udcff", "not UTF-8"), ("w7 " * 40, "")):
         assert said in answered(program, text, mode="")[2]
     make = make_proof(run, tmp_path)
@@ -139,6 +159,32 @@ def test_texts_are_answered_as_predict_and_embed_and_fill_do(tmp_path, tasks, ca
     weights = program.with_name("answers.weights")
     report = verify(tmp_path, shlex.join([str(program), "--proof", str(weights)]))
     assert (report.first, report.missing) == (None, ())
+
+
+def test_weights_are_in_the_program_and_int8_says_what_it_loses(tmp_path, monkeypatch, tasks, call):
+    run = run_of(tmp_path / "run", f"{ONE_LAYER} task={tasks['classify']}")
+    program = built(run, tmp_path / "c", call)
+    assert "becomes a program in C" in call("build", str(run))[2]
+    source = tmp_path / "c/inside.c"
+    build = "build", str(run), "-o", str(source)
+    code, said, _ = call(*build, "--embed", "--int8", "--most-loss", "100")
+    assert (code, said.splitlines()[0].count("accuracy"), len(said.splitlines())) == (0, 1, 3)
+    inside = tmp_path / "inside"
+    subprocess.run([*f"gcc {CHECKED}".split(), source, "-o", inside, "-lm"], check=True)
+    answers = [answered(path, *TEXTS, mode="")[1] for path in (program, inside)]
+    for mine, other in zip(*(map(json.loads, lines) for lines in answers), strict=True):
+        assert mine["probabilities"] == pytest.approx(other["probabilities"], abs=0.03)
+        assert mine["probabilities"] != other["probabilities"]
+    for command in ([program, "x", "x"], [inside, "x"]):
+        ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True)
+        assert (ran.returncode, ran.stderr.startswith(b"usage: ")) == (2, True)
+    scores = [0.8, 0.9]
+    monkeypatch.setattr("bertc.lab.c.int8._judged", lambda _: ("f1", scores.pop()))
+    code, said, error = call(*build, "--int8")
+    assert (code, said) == (65, "f1: 90.00 in fp32, 80.00 in int8\n")
+    assert "--most-loss 10.1" in error
+    monkeypatch.setattr(building, "MOST_INSIDE", 1000)
+    assert "add --int8" in call(*build, "--embed")[2]
 
 
 def test_an_operation_or_setting_that_c_has_no_word_for_is_named(tmp_path, tasks, call):
