@@ -4,7 +4,8 @@
 
 Prints a line each: the largest difference, lines of the file, whether its layers are a loop.
 Exits 1 if any differs by more than 1e-5, cannot be compiled without a warning, or fails.
-With seconds to fuzz, libFuzzer sends lines and damaged weights to one program with a tokenizer.
+With seconds to fuzz, libFuzzer sends lines and damaged weights to one program with a tokenizer,
+of a small masked language model or of other settings: --only "objective=clm".
 """
 
 import os
@@ -51,9 +52,9 @@ SEEDS = (
 )  # fmt: skip
 
 
-def fuzz(seconds: int, int8: bool, folder: Path) -> None:
+def fuzz(seconds: int, int8: bool, settings: str, folder: Path) -> None:
     """Send lines and damaged weights to the program of a run."""
-    run = run_of(folder / "run", f"{NETWORK} objective=mlm+sop format=segment-pair")
+    run = run_of(folder / "run", NETWORK + (settings or "objective=mlm+sop format=segment-pair"))
     for path, content in c_files(run, folder / "model.c", int8).items():
         path.write_bytes(content)
     (folder / "seeds").mkdir()
@@ -71,7 +72,7 @@ def main() -> None:
     options = read_options(__doc__, only="", fuzz=0, int8=False)
     wrong, folder = 0, Path(tempfile.mkdtemp())
     if options.fuzz:
-        fuzz(options.fuzz, options.int8, folder)
+        fuzz(options.fuzz, options.int8, options.only, folder)
         return
     copied(FARM, folder)
     os.chdir(folder)

@@ -159,6 +159,17 @@ def _reduced(
     return w.say(out, *nested(loops, f"{kind} total = {begin};", *nested(inner, step), last), "}")
 
 
+def _cumsum(w: Writer, to: Layout, x: Any, place: Any) -> Value:
+    x, out = w.value(x), w.buffer(to[0], to[2], w.value(x).early)
+    if int(place) % len(to[0]) != len(to[0]) - 1:
+        raise DataError("C has no word for cumsum along another axis than the last")
+    (*outer, inner), indices = w.axes(to[0])
+    outer = [f"{line}{' {' * (line == outer[-1])}" for line in outer] or ["{"]
+    kind, text = "float" if out.floats else "int32_t", x.at(indices, floats=out.floats)
+    step = f"{out.entry(out.address(indices))} = total += ({kind}){text};"
+    return w.say(out, *nested(outer, f"{kind} total = 0;", *nested([inner], step)), "}")
+
+
 def _looked_up(w: Writer, to: Layout, of: Any, place: Any, rows: Any, *, new: Any = None) -> Value:
     """Entries whose index along an axis is read from another tensor, with ``new`` axes or none."""
     table, rows, at = w.value(of), w.value(rows), int(place) % len(w.value(of).shape)
@@ -228,7 +239,7 @@ KERNELS: dict[str, Callable[..., Value]] = {
     "linear": _linear, "matmul": _matmul,
     "layer_norm": partial(_normed, name="layer_norm", weights=2),
     "rms_norm": partial(_normed, name="rms_norm", weights=1),
-    "bmm": _matmul, "scaled_dot_product_attention": _attention, "cat": _cat,
+    "bmm": _matmul, "cumsum": _cumsum, "scaled_dot_product_attention": _attention, "cat": _cat,
     "stack": partial(_cat, new=True), "index": _index, "arange": _arange, "gelu": _gelu,
     "embedding": lambda w, to, table, ids, *_: _looked_up(w, to, table, 0, ids),
     "index_select": _looked_up, "gather": partial(_looked_up, new=0), "clamp": _clamp,

@@ -128,6 +128,9 @@ class Function:
         for tag, (first, last) in used.items():
             if tag in around or first < self.begin <= last < self.end:
                 used[tag] = min(first, self.begin), max(last, self.end - 1)
+        for pair in self.loop.carried.items():  # they change places every time
+            last = max(used[tag][1] for tag in pair)
+            used |= {tag: (used[tag][0], last) for tag in pair}
         return used
 
     def _slots(self) -> list[list[str]]:

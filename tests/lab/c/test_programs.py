@@ -23,8 +23,9 @@ ONE_LAYER = NETWORK.replace("layers=2", "layers=1")
 SPECS = {
     "BERT": (BERT, True),
     "ModernBERT": (
-        f"{NETWORK.replace('layers=2', 'layers=4')} objective=mlm positions=rotary "
-        "norm=pre(function=rms) activation=geglu attention=local(4, global_every=2, kv_heads=1)",
+        f"{NETWORK.replace('layers=2', 'layers=4')} objective=mlm "
+        "positions=rotary(1000, local_theta=100) norm=pre(function=rms) activation=geglu "
+        "attention=local(4, global_layers=[3], kv_heads=1)",
         True,
     ),
     "DeBERTa": (f"{NETWORK} objective=mlm attention=disentangled(4, 4) embedding=16", True),
