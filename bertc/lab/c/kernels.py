@@ -150,11 +150,12 @@ def _reduced(
                      if (i := c_text(indices[p])) != "0"] for part in split)  # fmt: skip
     left = tuple(ZERO if p in among else i for p, i in enumerate(indices) if keep or p not in among)
     text, kind = x.at(indices, floats=out.floats), "float" if out.floats else "int32_t"
-    steps = {"any": f"total = total || {text};", "amax": f"total = larger(total, {text});"}
+    most = f"larger(total, {text})" if out.floats else f"(int32_t)larger_whole(total, {text})"
+    steps = {"any": f"total = total || {text};", "amax": f"total = {most};"}
     step = steps.get(name, f"total += {text};")
     total = f"total / (float){bracketed(count)}" if name == "mean" else "total"
     last = f"{out.entry(out.address(left))} = {total};"
-    begin = "-INFINITY" if name == "amax" else 0
+    begin = ("-INFINITY" if out.floats else "INT32_MIN") if name == "amax" else 0
     loops = [*outer[:-1], f"{outer[-1] if outer else ''} {{".strip()]
     return w.say(out, *nested(loops, f"{kind} total = {begin};", *nested(inner, step), last), "}")
 
