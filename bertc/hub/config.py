@@ -63,6 +63,13 @@ BERTS = frozenset(
 """Settings by which a configuration of 2018 and 2019, without a model_type, is BERT's."""
 
 
+_INSTEAD = {
+    "bert_config.json": "has the same content: copy it",
+    "gliner_config.json": "is read by bertc import, which makes a run folder",
+}
+"""Files that are there instead, and what to do."""
+
+
 def refuse_adapter(folder: Path) -> None:
     """Raise a DataError if a folder has an adapter in place of a network."""
     if is_taken(file := folder / "adapter_config.json") and not is_taken(folder / "config.json"):
@@ -74,8 +81,9 @@ def refuse_adapter(folder: Path) -> None:
 def read_config(path: Path) -> HfConfig:
     """Read a ``config.json``; refuse what bertc cannot compute, all settings at once."""
     refuse_adapter(path.parent)
-    if not is_taken(path) and is_taken(old := path.with_name(f"bert_{path.name}")):
-        raise MissingInputError(f"{path} is not there", f"{old} has the same content: copy it")
+    for name, way in _INSTEAD.items():
+        if not is_taken(path) and is_taken(there := path.with_name(name)):
+            raise MissingInputError(f"{path} is not there", f"{there} {way}")
     raw = read_json(path, MAX_BYTES)
     family = family_of(path, raw)
     classes = raw.get("architectures") or []
