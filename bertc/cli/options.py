@@ -24,7 +24,7 @@ HELP_GROUPS = {
         "fmt": "specs", "estimate": "specs", "fit": "specs", "lsp": "starting",
     },
     "Train": {
-        "build": "specs", "prepare": "preparing", "show-batch": "specs", "train": "training",
+        "build": "specs", "prepare": "specs", "show-batch": "specs", "train": "training",
         "watch": "following", "runs": "following",
     },
     "Use a trained model": {
