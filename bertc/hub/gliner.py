@@ -15,7 +15,7 @@ from bertc.base.storage.plain_file import read_json, shown
 from bertc.hub.families.family import HfClass
 from bertc.hub.token_vectors import refusal
 from bertc.ir.learning import Spans
-from bertc.ir.terms.span_head import MOST_NAMES
+from bertc.ir.terms.task_head import MOST_NAMES
 from bertc.text.vocab.vocabulary import Vocabulary
 
 CLASS, SPANS_FILE = "GLiNER", "gliner_config.json"

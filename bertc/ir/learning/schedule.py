@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from bertc.base import own_code
+from bertc.base.own_code import RefusedError, make
 from bertc.ir.base import BY_KIND, Count, Node, Tokens
 from bertc.ir.own import OwnClass
 
@@ -25,8 +25,8 @@ class Decay(Node):
     ``decay_from=start`` measures progress from step 0, so the rate drops at the end of warm-up
     (BERT and ALBERT, optimization.py; SpanBERT, polynomial_decay_schedule.py; Transformer-XL,
     train.py); ``throughout`` does too and scales warm-up by it (ELECTRA, optimization.py);
-    ``warmup`` measures progress from the end of warm-up (RoBERTa, XLNet). Over the
-    last ``cooldown`` steps the rate falls in a line from the final one to 0 (GPT-BERT utils.py,
+    ``warmup`` measures progress from the end of warm-up (RoBERTa, XLNet). Over the last
+    ``cooldown`` steps the rate falls in a line from the final one to 0 (GPT-BERT utils.py,
     cosine_schedule_with_warmup_cooldown).
     """
 
@@ -86,10 +86,9 @@ class OwnSchedule(OwnClass):
 
     def factor(self, progress: float) -> float:
         """The rate that its class makes of a progress from 0 to 1; raises RefusedError below 0."""
-        rate = float(own_code.make(self).rate(progress))
+        rate = float(make(self).rate(progress))
         if not 0 <= rate < math.inf:
-            message = f"the rate at a progress of {progress:g} is {rate:g}, not 0 or more"
-            raise own_code.RefusedError(message)
+            raise RefusedError(f"the rate at a progress of {progress:g} is {rate:g}, not 0 or more")
         return rate
 
 
@@ -98,19 +97,10 @@ Schedule = Annotated[
 ]
 
 
-def steps_of(length: int | float | Tokens, steps: int) -> int:
-    """A length in steps, of a share of ``steps``."""
-    assert not isinstance(length, Tokens), "a pass has made them steps"
-    return length if isinstance(length, int) else round(length * steps)
-
-
-Most = Annotated[float, Field(gt=0, le=1e40)]
-
-
 class Flops(Node):
     """A number of FLOPs of training, in the exact convention: ``1e18 flops``."""
 
-    flops: Most
+    flops: Annotated[float, Field(gt=0, le=1e40)]
     bare_number = ("flops",)
     number_unit = "flops"
 
