@@ -15,7 +15,7 @@ from bertc.check.facts.networks import compare_init
 from bertc.check.facts.texts import look_at_text, read_files, row_lengths
 from bertc.cost import estimate
 from bertc.cost.units import duration_text, flops_text
-from bertc.ir.learning.equal import Equal, Flops, Hours
+from bertc.ir.learning.schedule import Equal, Flops, Hours
 from bertc.ir.program import Complete, Given, Origin, Program, Resolved
 from bertc.lang import SpecLocation, Written, load, read_spec
 from bertc.lang.read.scan import MOST_MISTAKES

@@ -24,7 +24,7 @@ HELP_GROUPS = {
         "fmt": "specs", "estimate": "specs", "fit": "specs", "lsp": "starting",
     },
     "Train": {
-        "build": "specs", "prepare": "preparing", "show-batch": "specs", "train": "training",
+        "build": "specs", "prepare": "specs", "show-batch": "specs", "train": "training",
         "watch": "following", "runs": "following",
     },
     "Use a trained model": {
@@ -34,7 +34,7 @@ HELP_GROUPS = {
     "Exchange": {"import": "using", "export": "using", "verify": "using"},
     "Lab": {
         "reproduce": "reproducing", "sweep": "reproducing", "forecast": "reproducing",
-        "report": "following", "bench": "benching",
+        "report": "following", "bench": "reproducing",
     },
 }  # fmt: skip
 """The commands of each group of ``--help``, as people need them, and the module of each."""

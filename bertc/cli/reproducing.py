@@ -1,14 +1,17 @@
-"""Commands of the laboratory: published tables, and searches over the ranges of a spec."""
+"""Commands of the laboratory: published tables, searches over ranges, and what measures."""
 
 import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from bertc.base.diagnostics import UsageError
-from bertc.cli.options import JsonOption, SetOption, app, argument, option, say
+from bertc.base.storage.paths import is_folder
+from bertc.cli import options
+from bertc.cli.options import SPECS, app, argument, option, refuse_others, say, spec_argument
 
 
 @app.command()
@@ -25,7 +28,7 @@ def reproduce(
     estimate: bool = option(False, "show what each row costs; trains nothing", "--estimate"),
     show: bool = option(False, "show what came out so far; trains nothing", "--show"),
     device: str = option("h200", "of estimates"),
-    json: JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Train the rows of a published table, and show them next to the paper's figures.
 
@@ -66,9 +69,9 @@ def glue(
     data: list[str] | None = option(
         None, "the folder with the tasks [default: data], or TASK=PATH of one"
     ),
-    set: SetOption = None,
+    set: options.SetOption = None,
     out: Path | None = option(None, "folder of the runs [default: runs/glue/MODEL]"),
-    json: JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Fine-tune a model on all tasks of GLUE by one setting, each task and seed in a run folder.
 
@@ -97,13 +100,13 @@ def _end(text: str, failures: Sequence[Exception]) -> None:
 @app.command()
 def forecast(
     spec: str = argument(..., "a spec with one program, whose text is held out in part"),
-    set: SetOption = None,
+    set: options.SetOption = None,
     time: str | None = option(None, "time of the ladder: 20min [default: a tenth of the run's]"),
     out: Path | None = option(None, "folder of the ladder [default: runs/SPEC-ladder]"),
     law: Path | None = option(None, "the law.json of another ladder on the same text"),
     seal: Path | None = option(None, "folder of the run to be, which gets the forecast"),
     device: str = option("cpu", "the machine that trains, as in estimate"),
-    json: JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Train a ladder of small runs, and say what loss the spec is expected to reach.
 
@@ -130,11 +133,11 @@ def sweep(
     for_: str = option(
         "loss", "the score: dev.accuracy, mlm, loss, as runs --results names it", "--for"
     ),
-    set: SetOption = None,
+    set: options.SetOption = None,
     out: Path | None = option(None, "folder of the search [default: runs/NAME]"),
     budget: str | None = option(None, "most time or FLOPs of all trials together: 2h, 1e16"),
     prune: str | None = option(None, "halving: stop bad trials at evaluations 1, 2, 4, 8, ..."),
-    json: JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Search the ranges and lists of a spec for the best score, each trial in a run folder.
 
@@ -149,3 +152,96 @@ def sweep(
         return
     say(outcome.as_table(), err=True)
     say(best, nl=False)
+
+
+if TYPE_CHECKING:
+    from bertc.lab.bench.cases import Choices
+
+OF_STEPS = ("set", "json", "against", "rounds", "compile")
+OF_ANSWERS = (
+    "latency", "set", "json", "length", "batch", "runtime", "precision", "threads", "seconds",
+)  # fmt: skip
+
+
+@app.command()
+def bench(
+    context: typer.Context,
+    networks: list[str] | None = spec_argument(None, SPECS, callback=options.refuse_unquoted),
+    set: options.SetOption = None,
+    against: str | None = option(None, "also time another system: transformers"),
+    rounds: int = option(7, "timed turns of each system", min=1, max=1000),
+    compile: bool = option(False, "time compiled forms too", "--compile"),
+    latency: bool = option(False, "time answers of run folders and specs instead", "--latency"),
+    length: str = option("128", "latency: tokens of a text, 32,128"),
+    batch: str = option("1", "latency: texts at once, 1,8"),
+    runtime: str = option("torch", "latency: torch, onnx, or torch,onnx"),
+    precision: str = option("fp32", "latency: fp32, bf16 (torch), int8 (onnx)"),
+    threads: str = option("1,all", "latency, calibrate: threads; all is one per core"),
+    seconds: float = option(60.0, "latency: time for all turns, at most", min=0.1, max=36_000),
+    calibrate: bool = option(
+        False, "measure this CPU instead, so that estimated times fit it", "--calibrate"
+    ),
+    json: options.JsonOption = False,
+) -> None:
+    """Time the training step of specs on random tokens, answers to texts, or this CPU.
+
+    Systems and networks are timed in turns. Answers are timed on this CPU, for runs and specs side
+    by side, specs with random weights. --calibrate takes less than a minute.
+    """
+    from bertc.api import resolve
+
+    if calibrate:
+        refuse_others(context, "--calibrate", ("calibrate", "threads"))
+        _calibrate(threads)
+        return
+    if not networks:
+        raise UsageError("bertc bench times specs", "bertc bench SPEC, or bertc bench --calibrate")
+    what, read = ("answers", OF_ANSWERS) if latency else ("a training step", OF_STEPS)
+    refuse_others(context, what, read)
+
+    if latency:
+        from bertc.lab.bench.cases import read_choices
+
+        cases = read_choices(runtime, precision, threads, batch, length)
+        _time_answers(networks, set or [], cases, seconds, json=json)
+        return
+    from bertc.lab.bench.run import bench as run
+
+    programs = [resolve(network, set or ()) for network in networks]
+    report = run(*programs, against=against, rounds=rounds, compiled=compile)
+    say(report.as_json() if json else report.summary())
+
+
+def _time_answers(
+    networks: list[str], set: list[str], cases: "Choices", seconds: float, *, json: bool
+) -> None:
+    from bertc.api import resolve
+    from bertc.lab.bench.latency import latencies, of_folder, of_spec
+
+    subjects = [
+        of_folder(Path(name)) if is_folder(name) else of_spec(resolve(name, set), name)
+        for name in networks
+    ]
+    table = latencies(subjects, cases, seconds=seconds)
+    say(table.as_json() if json else table.as_table())
+
+
+def _calibrate(threads: str) -> None:
+    """Measure this CPU with the numbers of threads of a list, and write that to the cache."""
+    from bertc.base.storage.durable import make_folder, replace
+    from bertc.cost.machines.device import calibration_path
+    from bertc.cost.units import bytes_text, flops_text
+    from bertc.lab.bench.cases import read_threads
+    from bertc.run.calibrate import Sizes, measure_rates
+
+    say("measuring; other work on this machine makes the figures worse ...", err=True)
+    calibration = measure_rates(read_threads(threads), Sizes())
+    path = calibration_path()
+    make_folder(path.parent)
+    replace(path, calibration.as_json().encode(), elsewhere="set BERTC_CACHE to another folder")
+    for count, rates in calibration.threads.items():
+        best = {name: max(p.rate for p in points) for name, points in rates.products.items()}
+        products = ", ".join(f"{name} {flops_text(rate)}/s" for name, rate in best.items())
+        moved = f"{bytes_text(rates.bandwidth_bytes)}/s moved"
+        say(f"{count} thread{'s' * (count > 1)}: products {products}, {moved}")
+    say(f"kept in {path}; bertc estimate --device cpu uses it from now on")

@@ -17,7 +17,7 @@ from bertc.hub.families.family import HfClass
 from bertc.hub.token_vectors import refusal
 from bertc.ir.learning import Spans
 from bertc.ir.learning.task import NAME_PATTERN
-from bertc.ir.terms.span_head import MOST_NAMES
+from bertc.ir.terms.task_head import MOST_NAMES
 from bertc.text.vocab.vocabulary import Vocabulary
 
 CLASS, SPANS_FILE, MAX_BYTES = "GLiNER", "gliner_config.json", 2**20

@@ -7,16 +7,20 @@ w widths of all heads.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd import profiler
+from torch.utils.checkpoint import checkpoint
 
+from bertc.ir.network.bilstm import BiLstmBody
+from bertc.ir.network.body import OwnBodyNode
 from bertc.ir.network.body_node import BodyNode, Wanted
 from bertc.model.embeddings import Tokens, build_tokens
-from bertc.model.inputs import EncoderInputs, Memory
+from bertc.model.inputs import EncoderInputs, Memory, gather_positions
+from bertc.model.native.kernels import dropout
 from bertc.model.weights import Table
 
 PartName = Literal[
@@ -103,13 +107,42 @@ class BodyModule(nn.Module, ABC):
 class BodyAboveTable(BodyModule):
     """A body whose embeddings are one token table, or tables, and no more."""
 
-    def __init__(self, node: BodyNode, table: Table) -> None:
+    node: BiLstmBody | OwnBodyNode
+    recurrence: nn.ModuleList
+
+    def __init__(self, node: BiLstmBody | OwnBodyNode, table: Table) -> None:
         super().__init__()
         self.node = node
         self.embeddings = nn.ModuleDict({"token": build_tokens(table, node)})
 
     @property
     def tokens(self) -> Tokens:
-        token = self.embeddings["token"]
-        assert isinstance(token, Tokens), "it is made so"
-        return token
+        return cast(Tokens, self.embeddings["token"])
+
+    @abstractmethod
+    def beside(self, inputs: EncoderInputs) -> Any:
+        """The inputs of layers, besides states."""
+
+    def forward(self, inputs: EncoderInputs, dtype: torch.dtype, request: Wanted = LAST) -> Outputs:
+        """States of the last layer (b, s, h), or at output positions (b, o, h)."""
+        rate, beside = self.node.dropout, self.beside(inputs)
+        with profile_as("embeddings"):
+            x = dropout(self.tokens(inputs.token_ids).to(dtype), rate.hidden, self.training)
+        by_layer = {0: x} if 0 in request.states else {}
+        for number, layer in enumerate(self.recurrence[: request.whole_layers(self.node.depth)]):
+            with profile_as("recurrence"):
+                x = dropout(x, rate.hidden, self.training) if number else x
+                if self.recompute and torch.is_grad_enabled():
+                    x = checkpoint(layer, x, beside, use_reentrant=False)
+                else:
+                    x = layer(x, beside)
+            if number + 1 in request.states:
+                by_layer[number + 1] = x
+        x = dropout(x, rate.last, self.training)
+        if inputs.output_positions is not None:
+            x = gather_positions(x, inputs.output_positions)
+        return Outputs(x, by_layer=by_layer)
+
+    def shard_units(self) -> Iterable[nn.Module]:
+        """Every layer."""
+        return self.recurrence

@@ -24,11 +24,18 @@ from bertc.model.embeddings import Embeddings, Tokens
 from bertc.model.ffn import build_ffn
 from bertc.model.heads import Pooler
 from bertc.model.inputs import AttentionInputs, EncoderInputs, gather_positions
-from bertc.model.layer import AttentionPart, Compute, Context, Layer, Projects, compute_layer
+from bertc.model.layer import (
+    AttentionPart,
+    Compute,
+    Context,
+    Layer,
+    Projects,
+    Stream,
+    compute_layer,
+)
 from bertc.model.native.kernels import dropout
 from bertc.model.norm import norm_if_any
 from bertc.model.positions import LearnedPositions
-from bertc.model.stream import Stream
 from bertc.model.weights import Linear, add_parameters
 
 Regions = tuple[Callable[..., Tensor], Compute, Callable[[Tensor], Tensor]]

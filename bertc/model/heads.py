@@ -20,11 +20,9 @@ from bertc.ir.terms import heads as nodes
 from bertc.ir.terms import vector_heads as vector_nodes
 from bertc.ir.terms.heads import ConditionedSpanHead
 from bertc.ir.terms.node import TermNode
-from bertc.ir.terms.span_head import NamedSpanHead
-from bertc.ir.terms.task_head import StatesHead
-from bertc.model.bilstm import StatesScores
+from bertc.ir.terms.task_head import NamedSpanHead, StatesHead
+from bertc.model.bilstm import NamedSpanScores, StatesScores
 from bertc.model.ffn import activate
-from bertc.model.named_spans import NamedSpanScores
 from bertc.model.native.kernels import dropout
 from bertc.model.norm import build_norm, norm_if_any
 from bertc.model.own import construct_from

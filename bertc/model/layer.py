@@ -1,10 +1,10 @@
 """A layer: the base class of its attention, and both parts with norms and residual branches.
 
-Axes: b batch, q queries, k keys, h hidden, w widths of all heads.
+Axes: b batch, q queries, k keys, h hidden, w widths of all heads, j outputs of the residual stream.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 
 import torch
@@ -14,14 +14,15 @@ from torch import Tensor, nn
 from bertc.ir.network.attention_node import Gate, GatedAttention
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.residual import Residual as Kinds
+from bertc.ir.network.residual import stream_name
+from bertc.ir.network.sharing import SharedPart
 from bertc.model.attention.masks import AttentionMask
 from bertc.model.body import Projected, profile_as
 from bertc.model.ffn import FeedForward, activate, joining_of
-from bertc.model.inputs import AttentionInputs, EncoderInputs
+from bertc.model.inputs import AttentionInputs, EncoderInputs, gather_positions
 from bertc.model.native.kernels import dropout
 from bertc.model.norm import AnyNorm, norm_if_any, sum_and_norm
 from bertc.model.own import call_own
-from bertc.model.stream import Earlier
 from bertc.model.weights import Linear, Table, fused_linear
 
 
@@ -157,6 +158,60 @@ class ProjectedAttention(AttentionPart[Kind, ContextT]):
     ) -> Float[Tensor, "b q h"]:
         mixed_bqw = self.mix(self.project(x_bqh, k_bkh, context), context)
         return self.put_out(x_bqh, mixed_bqw)
+
+
+class Earlier(NamedTuple):
+    """A sum (b, q, h) of earlier outputs, and the number of that of attention, added to it."""
+
+    states: Tensor
+    number: Float[Tensor, ""]
+
+
+class Stream:
+    """The outputs of a forward pass so far, from the embeddings ``x`` (b, q, h) on.
+
+    ``numbers`` are the learned ones by name; those of outputs that no part reads again are let go.
+    """
+
+    def __init__(self, node: Encoder, numbers: Mapping[str, Tensor], x: Tensor) -> None:
+        self.kind, self.depth, self.numbers = node.residual, node.depth, numbers
+        self.outputs = [x]
+
+    def read(self, layer: int) -> Float[Tensor, "b q h"]:
+        """The states that attention of a layer reads; of one beyond the last, the last norm."""
+        sources = self.kind.sources(layer, "attention", self.depth)
+        return self._sum(sources, self._shares(layer, "attention")) if sources else self.outputs[-1]
+
+    def earlier(self, layer: int) -> Earlier | None:
+        """Earlier outputs that the layer mixes in itself, if any."""
+        sources = self.kind.sources(layer, "ffn", self.depth)
+        if not sources:
+            return None
+        *shares, newest = self._shares(layer, "ffn")
+        return Earlier(self._sum(sources[:-1], shares), newest)
+
+    def select(self, positions_bo: Int[Tensor, "b o"]) -> None:
+        """Go on with the outputs at these positions (b, o) alone."""
+        if self.kind.by_part:
+            self.outputs = [gather_positions(x, positions_bo) for x in self.outputs]
+
+    def add(self, between: Tensor | None, x: Tensor) -> None:
+        """Take up the output of a layer, and that of its attention if needed."""
+        if not self.kind.keeps_outputs:
+            self.outputs.clear()
+        self.outputs += [x] if between is None else [between, x]
+
+    def _shares(self, layer: int, part: SharedPart) -> tuple[Float[Tensor, ""], ...]:
+        numbers_j = self.numbers[stream_name(layer, part, self.depth)]
+        return (numbers_j.softmax(0) if self.kind.softmax else numbers_j).unbind()
+
+    def _sum(self, sources: tuple[int, ...], shares: Sequence[Tensor]) -> Tensor:
+        total: Tensor | None = None
+        for source, share in zip(sources, shares, strict=True):
+            x = self.outputs[source]
+            total = x * share if total is None else torch.addcmul(total, x, share)
+        assert total is not None, "a sum has sources"
+        return total
 
 
 class Computed(NamedTuple):

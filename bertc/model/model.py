@@ -1,21 +1,24 @@
-"""A whole model: its networks by name, and the heads of all objectives."""
+"""A whole model: its networks by name, and the heads of all objectives.
+
+Axes: b batch, s sequence, h hidden.
+"""
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from bertc.ir.network.bilstm import BiLstmBody
-from bertc.ir.network.body import Body
+from bertc.ir.network.body import NAME, Body, OwnBodyNode
 from bertc.ir.network.body_node import Wanted
 from bertc.ir.network.encoder import Encoder as EncoderNode
-from bertc.ir.network.own_body import OwnBodyNode
 from bertc.ir.program import MAIN, Network, Resolved, frozen_weights, model_weights
 from bertc.ir.terms.node import TermNode, asks_head
 from bertc.model.bilstm import BiLstm
-from bertc.model.body import LAST, BodyModule, Outputs
+from bertc.model.body import LAST, BodyAboveTable, BodyModule, Outputs
 from bertc.model.encoder import Encoder
-from bertc.model.heads import Heads
+from bertc.model.heads import Heads, Pooler
 from bertc.model.inputs import EncoderInputs
-from bertc.model.own_body import OwnBody
+from bertc.model.own import OwnModule
 from bertc.model.weights import initialise
 
 
@@ -200,3 +203,26 @@ def build(resolved: Resolved, device: str = "cpu") -> Model:
         initialise(model, table, resolved.run.seed)
         model = model.to(device)
     return model
+
+
+class OwnBody(BodyAboveTable):
+    """Token ids (b, s) to states (b, s, h)."""
+
+    node: OwnBodyNode
+
+    def __init__(self, node: OwnBodyNode) -> None:
+        table = {weight.name: weight for weight in node.weights()}
+        super().__init__(node, table)
+        self.recurrence = nn.ModuleList([OwnModule(table, NAME, node.own)])
+        self.pooler = Pooler(table, node) if node.pooler else None
+
+    def beside(self, inputs: EncoderInputs) -> Tensor:
+        real_bs = inputs.attention_mask
+        return torch.ones_like(inputs.token_ids).bool() if real_bs is None else real_bs.bool()
+
+    def pool(
+        self, first_h: Float[Tensor, "*batch h"], inputs: EncoderInputs | None = None
+    ) -> Float[Tensor, "*batch h"]:
+        """Pool first states (..., h), or the states of each row."""
+        assert self.pooler is not None, "heads of rows have one"
+        return self.pooler.of_rows(first_h, None if inputs is None else inputs.attention_mask)

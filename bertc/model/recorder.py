@@ -22,8 +22,7 @@ from torch.utils.flop_counter import flop_registry
 from bertc.base import own_code
 from bertc.base.own_code import RefusedError, load_class
 from bertc.ir.own import Own, OwnPlace, Read, Recording, Size, Work
-from bertc.model import own_rules
-from bertc.model.own import construct, refuse_weights, try_unit
+from bertc.model.own import construct, refuse_weights, try_rule, try_schedule, try_unit
 
 _POINTS = ((4, 32), (8, 32), (4, 64))
 """Rows and tokens of a recording; the others say how a number grows with either."""
@@ -255,9 +254,9 @@ def look_up(part: Own, place: OwnPlace, layers: list[_Sizes]) -> dict[str, Any]:
     if missing := [n for n in needed if n not in {*stated, *asks}]:
         raise RefusedError(f"{name} needs {missing[0]}: write {missing[0]}=... in own(...)")
     if place == "schedule":
-        return own_rules.try_schedule(part)
+        return try_schedule(part)
     if place == "optimizer":
-        state = own_rules.try_rule(part)
+        state = try_rule(part)
         works = _works([_update_steps(part, *point) for point in _POINTS])
         return {"state": state, "works": [work.model_dump(mode="json") for work in works]}
     recordings = dict[tuple[tuple[int, ...], int], Recording]()

@@ -12,7 +12,7 @@ import torch
 import bertc
 from bertc.base.diagnostics import DataError, MissingInputError, UsageError
 from bertc.ir.learning.answer import Answer, Span
-from bertc.ir.learning.custom_task import Choose, Classify, Many, Regress, Tag
+from bertc.ir.learning.custom_task import Choose, Classify, Many, Regress, Spans, Tag
 from bertc.ir.learning.task import Glue
 from bertc.ir.learning.vector_task import Embed, Rerank
 from bertc.run.evaluation.evaluate import evaluate_run
@@ -206,6 +206,7 @@ ONE = [  # a task, right answers, answers, and the one that all examples got
     (MANY, (("x",), ()), (("x",), ()), None),
     (MANY, (("x",), ()), (("x", "y"), ("x", "y")), "x, y"),
     (Tag(labels=("O", "P")), (("O",), ("P", "O")), (("O",), ("O", "O")), "O"),
+    (Spans(labels=("P",)), (("O",), ("B-P", "O")), (("O",), ("O", "O")), "O"),
 ]
 
 

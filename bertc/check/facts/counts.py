@@ -10,7 +10,7 @@ from bertc.base.diagnostics import DataError, Diagnostic, Diagnostics, MissingIn
 from bertc.base.storage.paths import cache_folder
 from bertc.check.facts import facts
 from bertc.check.passes import assemble, complete
-from bertc.ir.learning.equal import Epochs, Words
+from bertc.ir.learning.schedule import Epochs, Words
 from bertc.ir.methods.ending import MOST_STEPS
 from bertc.ir.methods.method import Method
 from bertc.ir.program import Given, Origin, Program, Resolved, Settings, StageGiven, TaskStage

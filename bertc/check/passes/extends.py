@@ -9,7 +9,7 @@ from bertc.check.passes.lengths import shares
 from bertc.check.passes.settings import has_tasks
 from bertc.ir.base import Tokens, once
 from bertc.ir.changing.growth import TEACHER, FromOther
-from bertc.ir.learning.equal import Epochs, Equal, Hours, Words
+from bertc.ir.learning.schedule import Epochs, Equal, Hours, Words
 from bertc.ir.program.settings import STAGE_SETTINGS
 from bertc.ir.written import Given, Program, StageGiven
 

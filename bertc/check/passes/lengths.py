@@ -11,9 +11,8 @@ from bertc.check.passes.dimensions import CONSTANT
 from bertc.check.passes.settings import Checker, has_tasks, type_settings
 from bertc.ir.base import Tokens
 from bertc.ir.fixes import Rule, argument, fix
-from bertc.ir.learning.equal import Epochs, Words
 from bertc.ir.learning.optimizer import Optimizer
-from bertc.ir.learning.schedule import Decay, WarmupStableDecay
+from bertc.ir.learning.schedule import Decay, Epochs, WarmupStableDecay, Words
 from bertc.ir.methods.batches import MOST_STAGES
 from bertc.ir.methods.ending import MOST_STEPS
 from bertc.ir.methods.method import Method, batches_of

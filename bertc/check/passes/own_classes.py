@@ -63,20 +63,18 @@ def own_classes(program: Complete, diagnostics: Diagnostics) -> Complete:
         known = tuple(with_looked_up(term, "objective", "objective", origin) for term in terms)
         return terms if all(map(operator.is_, known, terms)) else known
 
-    def of_rule(rule: Any, origin: Origin) -> Any:
-        rule = with_looked_up(rule, "schedule", "schedule", origin)
-        return looked_up(rule, "optimizer", origin)
-
     def of_part(name: str, value: Any, origin: Origin) -> Any:
         if name == "norm":
             return with_looked_up(value, "function", name, origin)
+        if name == "optimizer":
+            value = with_looked_up(value, "schedule", "schedule", origin)
         in_heads = name == "positions" and value.in_attention
         return looked_up(value, "heads" if in_heads else name, origin)
 
     for name in ("ffn", "attention", "norm", "residual", "activation", "positions", "body"):
         program = _replaced(program, name, partial(of_part, name))
     program = _replaced(program, "objective", of_terms)
-    program = _replaced(program, "optimizer", of_rule)
+    program = _replaced(program, "optimizer", partial(of_part, "optimizer"))
     for stage in program.stages:
         Checker(stage, diagnostics).rules(OF_OWN_PARTS)
     return program

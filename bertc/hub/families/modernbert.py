@@ -16,8 +16,6 @@ from bertc.ir.network.positions import Theta
 from bertc.ir.program.settings import Heads
 from bertc.ir.vocabulary import ByteBpe
 
-GLOBAL_EVERY, GLOBAL_THETA, LOCAL_THETA = 3, 160_000.0, 10_000.0
-
 
 class HfModernBert(rotary_like.HfGated):
     """ModernBertConfig, under the names of BertConfig, in today's spelling and in that of 2024."""
@@ -59,10 +57,10 @@ class HfModernBert(rotary_like.HfGated):
     initializer_cutoff_factor: Annotated[float, Field(gt=0, le=10)] = 2.0
     local_attention: Annotated[int, Field(ge=2, le=1_000_000)] = 128
     layer_types: list[LayerKind] | None = None
-    global_attn_every_n_layers: config.Layers = GLOBAL_EVERY
+    global_attn_every_n_layers: config.Layers = 3
     rope_parameters: rotary_like.Ropes | None = rotary_like.UNSCALED
-    global_rope_theta: Theta = GLOBAL_THETA
-    local_rope_theta: Theta | None = LOCAL_THETA
+    global_rope_theta: Theta = 160_000.0
+    local_rope_theta: Theta | None = 10_000.0
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:

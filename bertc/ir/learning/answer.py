@@ -12,7 +12,7 @@ from bertc.ir.base import BY_KIND, Node, Off, Width
 from bertc.ir.learning.pooling import Pooling, SparseVectors, TokenVectors
 from bertc.ir.network.ffn import Activation
 from bertc.ir.terms import heads, vector_heads
-from bertc.ir.terms.span_head import NamedSpanHead
+from bertc.ir.terms.task_head import NamedSpanHead
 
 
 class _Named(Node):

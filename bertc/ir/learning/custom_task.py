@@ -9,7 +9,7 @@ from bertc.ir.base import BY_KIND, Count, Node, Off
 from bertc.ir.learning import answer as answers
 from bertc.ir.learning import task as tasks
 from bertc.ir.learning.vector_task import Embed, Rerank
-from bertc.ir.terms.span_head import MOST_NAMES
+from bertc.ir.terms.task_head import MOST_NAMES
 
 Columns = Annotated[tuple[str, ...], Field(min_length=2), AfterValidator(tasks.check_labels)]
 

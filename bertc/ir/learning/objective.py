@@ -8,14 +8,13 @@ from pydantic import Field
 from bertc.ir.base import BY_KIND, Node
 from bertc.ir.learning.custom_task import TaskKind
 from bertc.ir.network.body import Body
-from bertc.ir.terms.clm import Clm
 from bertc.ir.terms.kd import KdLogits
 from bertc.ir.terms.kd_layers import KdAttention, KdCls, KdEmbeddings, KdHidden, KdRelations
 from bertc.ir.terms.masked import Masked, Mlm, Mntp, Tlm
 from bertc.ir.terms.masking import KINDS
 from bertc.ir.terms.own import OwnTerm
 from bertc.ir.terms.pairs import Nsp, Sop
-from bertc.ir.terms.plm import Plm
+from bertc.ir.terms.plm import Clm, Plm
 from bertc.ir.terms.rtd import Restore, Rtd
 from bertc.ir.terms.sbo import Sbo
 from bertc.ir.vocabulary import Vocabulary

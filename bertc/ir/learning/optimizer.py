@@ -7,9 +7,9 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from bertc.ir import operation as op
-from bertc.ir.base import BY_KIND, Node, Weight
+from bertc.ir.base import BY_KIND, Node, Tokens, Weight
 from bertc.ir.learning import schedule as schedules
-from bertc.ir.learning.schedule import ConstantRate, Decay, Polynomial, WarmupStableDecay, steps_of
+from bertc.ir.learning.schedule import ConstantRate, Decay, Polynomial, WarmupStableDecay
 from bertc.ir.own import OwnClass, Work
 
 Exempt = Literal["norms-and-biases", "norms-biases-and-tables", "none"]
@@ -18,6 +18,12 @@ MOVED = {"adam": 7, "lamb": 18}
 """Numbers moved per weight: Adam reads four and writes three; LAMB also computes norms, as
 StableAdamW does."""
 Beta = Annotated[float, Field(ge=0, lt=1)]
+
+
+def steps_of(length: int | float | Tokens, steps: int) -> int:
+    """A length in steps, of a share of ``steps``."""
+    assert not isinstance(length, Tokens), "a pass has made them steps"
+    return length if isinstance(length, int) else round(length * steps)
 
 
 class _Rule(Node):

@@ -1,12 +1,12 @@
-"""Learning-rate schedules."""
+"""Learning-rate schedules, and lengths in time, epochs, words and equal budgets."""
 
 import math
 from operator import not_
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from bertc.base import own_code
+from bertc.base.own_code import RefusedError, make
 from bertc.ir.base import BY_KIND, Count, Node, Tokens
 from bertc.ir.own import OwnClass
 
@@ -25,8 +25,8 @@ class Decay(Node):
     ``decay_from=start`` measures progress from step 0, so the rate drops at the end of warm-up
     (BERT and ALBERT, optimization.py; SpanBERT, polynomial_decay_schedule.py; Transformer-XL,
     train.py); ``throughout`` does too and scales warm-up by it (ELECTRA, optimization.py);
-    ``warmup`` measures progress from the end of warm-up (RoBERTa, XLNet). Over the
-    last ``cooldown`` steps the rate falls in a line from the final one to 0 (GPT-BERT utils.py,
+    ``warmup`` measures progress from the end of warm-up (RoBERTa, XLNet). Over the last
+    ``cooldown`` steps the rate falls in a line from the final one to 0 (GPT-BERT utils.py,
     cosine_schedule_with_warmup_cooldown).
     """
 
@@ -86,10 +86,9 @@ class OwnSchedule(OwnClass):
 
     def factor(self, progress: float) -> float:
         """The rate that its class makes of a progress from 0 to 1; raises RefusedError below 0."""
-        rate = float(own_code.make(self).rate(progress))
+        rate = float(make(self).rate(progress))
         if not 0 <= rate < math.inf:
-            message = f"the rate at a progress of {progress:g} is {rate:g}, not 0 or more"
-            raise own_code.RefusedError(message)
+            raise RefusedError(f"the rate at a progress of {progress:g} is {rate:g}, not 0 or more")
         return rate
 
 
@@ -98,7 +97,48 @@ Schedule = Annotated[
 ]
 
 
-def steps_of(length: int | float | Tokens, steps: int) -> int:
-    """A length in steps, of a share of ``steps``."""
-    assert not isinstance(length, Tokens), "a pass has made them steps"
-    return length if isinstance(length, int) else round(length * steps)
+class Flops(Node):
+    """A number of FLOPs of training, in the exact convention: ``1e18 flops``."""
+
+    flops: Annotated[float, Field(gt=0, le=1e40)]
+    bare_number = ("flops",)
+    number_unit = "flops"
+
+
+class Hours(Node):
+    """A time: ``2h``, ``90min``."""
+
+    hours: Annotated[float, Field(gt=0, le=10**6)]
+    bare_number = ("hours",)
+    number_unit = "h"
+
+
+class Words(Node):
+    """A length in words, as white space separates them, which a pass turns into steps."""
+
+    words: Annotated[int, Field(ge=1, le=10**18)]
+    bare_number = ("words",)
+    number_unit = "words"
+
+
+class Epochs(Node):
+    """A length in passes over the text of a stage, which a pass turns into steps."""
+
+    epochs: Annotated[float, Field(gt=0, le=10**6)]
+    bare_number = ("epochs",)
+    number_unit = "epochs"
+
+
+class Equal(Node):
+    """The most steps that a budget has room for; a compilation turns it into their number.
+
+    ``budget`` is what all points of a grid have alike: FLOPs or time as much as the first one
+    takes, or as stated. ``steps`` are those of the first point; 0: as if it were not written.
+    ``device`` is that on which time is estimated.
+    """
+
+    kind: Literal["equal"] = "equal"
+    budget: Literal["flops", "time"] | Flops | Hours
+    steps: Annotated[int, Field(ge=0, le=10**12)] = 0
+    device: Annotated[str, Field(min_length=1)] = "h200"
+    positional: ClassVar[tuple[str, ...]] = ("budget",)

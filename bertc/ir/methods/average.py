@@ -11,7 +11,8 @@ from pydantic import Field
 
 from bertc.ir.base import BY_KIND, Count, Node, Tokens
 from bertc.ir.fixes import Rule, Rules, argument
-from bertc.ir.learning.schedule import Length, steps_of
+from bertc.ir.learning.optimizer import steps_of
+from bertc.ir.learning.schedule import Length
 from bertc.ir.methods.method import Held, Method, restoring
 
 

@@ -16,8 +16,8 @@ from bertc.ir.cleaning import EVERY, Documents
 from bertc.ir.data import Docstrings, Format, Language, MixedRows, Mixing, Share
 from bertc.ir.learning import Adam, Optimizer
 from bertc.ir.learning.augmentation import UNCHANGED, Augmentation
-from bertc.ir.learning.equal import Epochs, Equal, Hours, Words
 from bertc.ir.learning.objective import NOBODY, Mlm, Teacher, Term
+from bertc.ir.learning.schedule import Epochs, Equal, Hours, Words
 from bertc.ir.methods.adapter import NO_ADAPTER, Adapter, Freeze
 from bertc.ir.methods.average import NO_AVERAGE, Average
 from bertc.ir.methods.batches import FULL_BATCH, BatchWarmup

@@ -11,8 +11,7 @@ from bertc.ir.base import Dim, Weight, affine, bias, default_init, matrix
 from bertc.ir.network.body import Body
 from bertc.ir.network.ffn import Activation
 from bertc.ir.own import Own
-from bertc.ir.terms.span_head import NamedSpanHead
-from bertc.ir.terms.task_head import StatesHead
+from bertc.ir.terms.task_head import NamedSpanHead, StatesHead
 from bertc.ir.terms.vector_heads import SparseHead, TokenVectorHead, VectorHead
 
 

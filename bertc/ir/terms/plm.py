@@ -1,10 +1,10 @@
-"""Permutation language modelling (``plm``)."""
+"""Causal and permutation language modelling (``clm``, ``plm``)."""
 
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bertc.ir.terms.node import LanguageModel, StatesRead
+from bertc.ir.terms.node import LanguageModel, RowShape, StatesRead
 
 
 class Plm(LanguageModel):
@@ -35,3 +35,27 @@ class Plm(LanguageModel):
     def predictions(self, seq: int) -> int:
         """Predictions per row: 85 of 512 tokens (XLNet README, --num_predict)."""
         return max(1, seq // self.k)
+
+
+class Clm(LanguageModel):
+    """Predict every next token from itself and earlier ones (Transformer-XL, section 3; GPT).
+
+    An encoder trained with clm alone is causal, in use too. Next to a term that masks tokens it
+    has rows of its own, which alone are read causally, and the head of that term.
+    """
+
+    kind: Literal["clm"] = "clm"
+    head: Annotated[Literal["clm", "mlm"], Field(exclude_if="clm".__eq__)] = "clm"
+    order = "forward"
+    ahead = True
+    fills = "end"
+
+    @property
+    def head_name(self) -> str:
+        return self.head
+
+    def predictions(self, seq: int) -> int:
+        return seq
+
+    def outputs(self, rows: RowShape) -> int | None:
+        return None

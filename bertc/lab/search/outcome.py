@@ -114,8 +114,7 @@ def read_outcome(folder: Path) -> Outcome:
 
 def best_spec(outcome: Outcome, space: Space, source: str) -> str:
     """The best trial as a spec, after what it came from; empty without one."""
-    best = outcome.best
-    if best is None:
+    if (best := outcome.best) is None:
         return ""
     point = space.point(lambda dimension: best.values[dimension.name])
     title = f"# {source}: " * bool(source) or "# "
@@ -125,9 +124,8 @@ def best_spec(outcome: Outcome, space: Space, source: str) -> str:
 
 
 def _read_trial(store: Store, trial: Any) -> Tried:
-    state = STATE_NAMES.get(trial.state.name, "unfinished")
-    if "failed" in trial.user_attrs:
-        state = "failed"
+    known = STATE_NAMES.get(trial.state.name, "unfinished")
+    state = "failed" if "failed" in trial.user_attrs else known
     score = trial.value
     if score is None and trial.intermediate_values:
         score = trial.intermediate_values[max(trial.intermediate_values)]

@@ -37,7 +37,10 @@ class Builder(NamedTuple):
                 return tree.Block(span, name, label, tuple(inside))
             case "call":
                 name, *inside = parts
-                named = (i if isinstance(i, tree.Argument) else _unnamed(i) for i in inside)
+                named = (
+                    i if isinstance(i, tree.Argument) else tree.Argument(i.span, None, i)
+                    for i in inside
+                )
                 return tree.Call(span, name, tuple(named))
             case "named":
                 return tree.Argument(span, *parts)
@@ -73,10 +76,6 @@ class Builder(NamedTuple):
         start = first.start if isinstance(first, Token) else first.span.start
         end = last.end if isinstance(last, Token) else last.span.end
         return Span(self.source, start, end)
-
-
-def _unnamed(value: tree.Value) -> tree.Argument:
-    return tree.Argument(value.span, None, value)
 
 
 def _number(span: Span) -> tree.Number:

@@ -9,14 +9,13 @@ from torch import Tensor, nn
 from bertc.ir.learning import Embed, Objective, Task
 from bertc.ir.network.body import Body
 from bertc.ir.program import Network, Stage
-from bertc.ir.terms.clm import Clm
 from bertc.ir.terms.kd import KdLogits
 from bertc.ir.terms.kd_layers import KdAttention, KdCls, KdEmbeddings, KdHidden, KdRelations
 from bertc.ir.terms.masked import Mlm, Mntp, Tlm
 from bertc.ir.terms.node import asks_head
 from bertc.ir.terms.own import OwnTerm
 from bertc.ir.terms.pairs import Nsp, Sop
-from bertc.ir.terms.plm import Plm
+from bertc.ir.terms.plm import Clm, Plm
 from bertc.ir.terms.rtd import Restore, Rtd
 from bertc.ir.terms.sbo import Sbo
 from bertc.learn.objectives.answers import TaskTensors
@@ -24,11 +23,10 @@ from bertc.learn.objectives.targets import MicroBatch, Taught
 from bertc.learn.objectives.teaching.kd import KdAnswersTensors, KdLogitsTensors
 from bertc.learn.objectives.teaching.kd_layers import KdRelatedTensors, KdStatesTensors
 from bertc.learn.objectives.term import HeadInput, Predicted, TermLoss, TermTensors
-from bertc.learn.objectives.text.clm import ClmTensors
 from bertc.learn.objectives.text.mlm import MaskedTensors
 from bertc.learn.objectives.text.own import OwnTensors
 from bertc.learn.objectives.text.pairs import EmbedTensors, PairTensors
-from bertc.learn.objectives.text.plm import PlmTensors
+from bertc.learn.objectives.text.plm import ClmTensors, PlmTensors
 from bertc.learn.objectives.text.rtd import RestoreTensors, RtdTensors
 from bertc.learn.objectives.text.sbo import SboTensors
 from bertc.model import Frozen, Model, Outputs, gather_positions

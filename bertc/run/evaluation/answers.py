@@ -27,8 +27,15 @@ from bertc.tasks.layouts import example as layouts
 from bertc.tasks.layouts.example import AnswerValue, Example, Examples, SearchExample
 from bertc.tasks.metrics.calibration import NO_FIT, HeadFit, probabilities
 from bertc.tasks.metrics.metrics import MOST_RANKED
-from bertc.tasks.metrics.named import NamedSpan, named_tags, spans_apart
-from bertc.tasks.metrics.spans import Decoded, Window, decode_conditioned, decode_plain
+from bertc.tasks.metrics.spans import (
+    Decoded,
+    NamedSpan,
+    Window,
+    decode_conditioned,
+    decode_plain,
+    named_tags,
+    spans_apart,
+)
 
 NEAR = 1e-9
 """Cosines less apart are alike: of the same text twice neither is nearer."""

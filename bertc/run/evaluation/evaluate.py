@@ -68,7 +68,10 @@ def evaluate_run(
         DataError: if the run's files are damaged, or its text has changed.
         UsageError: if the text cannot be read as ``manner`` says, or as ``task_of``.
     """
-    run, manner = Path(run), _asking(manner or Manner())
+    run, manner = Path(run), manner or Manner()
+    if manner.last and manner.objective:
+        raise UsageError("--last asks for an objective of its own", "leave out --objective")
+    manner = replace(manner, objective=OBJECTIVE) if manner.last else manner
     if manner.pairs and not (task or part):
         return evaluate_pairs(run, manner, quiet)
     folder = RunFolder(run)
@@ -147,13 +150,6 @@ OBJECTIVE = "mlm(last=100%, replace=100/0/0)"
 LAST_TOKEN = "last token"
 HITS = (1, 5, 10)
 """Ranks up to which the right token counts as found."""
-
-
-def _asking(manner: Manner) -> Manner:
-    """The same with the objective of ``last``."""
-    if manner.last and manner.objective:
-        raise UsageError("--last asks for an objective of its own", "leave out --objective")
-    return replace(manner, objective=OBJECTIVE) if manner.last else manner
 
 
 @torch.inference_mode()

@@ -32,7 +32,7 @@ from bertc.tasks.layouts.table import source_name
 from bertc.tasks.metrics import calibration
 from bertc.tasks.metrics.calibration import LabelScores
 from bertc.tasks.metrics.metrics import AnswerValues, ByClass, by_class, judge
-from bertc.tasks.metrics.named import named_tags, named_threshold
+from bertc.tasks.metrics.spans import named_tags, named_threshold
 from bertc.text.cache.store import Progress, Silent
 from bertc.text.vocab.vocabulary import vocabulary_of
 

@@ -13,7 +13,7 @@ from bertc.base.diagnostics import ResumeRefusedError
 from bertc.base.storage.paths import is_file
 from bertc.base.storage.plain_file import read_text
 from bertc.ir.data import Prepared
-from bertc.ir.learning.equal import Words
+from bertc.ir.learning.schedule import Words
 from bertc.ir.program import METHODS, Program, Resolved, Run, Stage
 from bertc.ir.program.resolved import drop_places
 from bertc.ir.program.settings import FREE, STAGE_SETTINGS, Settings

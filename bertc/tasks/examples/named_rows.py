@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from bertc.base.diagnostics import DataError, several
 from bertc.ir.address import key
 from bertc.ir.learning import Spans
-from bertc.ir.terms.span_head import MOST_NAMES
+from bertc.ir.terms.task_head import MOST_NAMES
 from bertc.tasks.examples.task_rows import MATCHED, RowBuilder, TaskRows, encodings_of, ids_of
 from bertc.tasks.layouts.example import Examples, TaggedExample
 from bertc.tasks.metrics.metrics import spans

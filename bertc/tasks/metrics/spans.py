@@ -1,8 +1,8 @@
-"""Decoding of answer spans from the scores of tokens.
+"""Decoding of answer spans from the scores of tokens, and spans of words with names.
 
 Axes: w windows of one question, s tokens of the longest of them, k likeliest beginnings, e
 likeliest ends of each, f how much further an answer goes than its first token, p places in the
-passage, counted in tokens.
+passage, counted in tokens. Of words with names w words, n names, l widths in words.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,6 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from bertc.tasks.layouts.example import Examples
+from bertc.tasks.metrics.calibration import HeadFit, best_threshold
+from bertc.tasks.metrics.metrics import spans
 
 Floats = NDArray[np.floating]
 Ints = NDArray[np.integer]
@@ -194,3 +198,55 @@ def _decoded(scored: list[tuple[float, str]], odds: float | None, threshold: flo
     )
     text = likeliest if odds is None or odds <= threshold else ""
     return Decoded(text, likeliest, odds, best)
+
+
+LEAST_LIKELY = 0.05
+"""The least probability of a span for which a threshold is sought."""
+
+
+class NamedSpan(NamedTuple):
+    """A span of words by its first and last, counted from 0, and how likely it is."""
+
+    name: str
+    first: int
+    last: int
+    likely: float
+
+
+def spans_apart(likely_wnl: NDArray[np.float64], names: Sequence[str]) -> list[NamedSpan]:
+    """Spans that do not overlap, the likeliest first (gliner decoder.py, greedy_search).
+
+    Those above any threshold are the first of them.
+    """
+    places, chosen = np.argwhere(likely_wnl > LEAST_LIKELY), list[NamedSpan]()
+    likely, taken = likely_wnl[tuple(places.T)], np.zeros(sum(likely_wnl.shape), np.bool_)
+    for at in np.argsort(-likely, kind="stable").tolist():
+        first, name, width = places[at].tolist()
+        if not taken[first : first + width + 1].any():
+            taken[first : first + width + 1] = True
+            chosen.append(NamedSpan(names[name], first, first + width, float(likely[at])))
+    return chosen
+
+
+def named_tags(
+    examples: Examples, named: Sequence[Sequence[NamedSpan]], fit: HeadFit
+) -> Iterator[tuple[str, ...]]:
+    """Tags of words by the spans above the threshold, 0.5 if none is fitted."""
+    (least,) = fit.thresholds or (0.5,)
+    for example, answered in zip(examples, named, strict=True):
+        tags = ["O"] * len(getattr(example, "words", ()))
+        for name, first, last, likely in answered:
+            if likely > least:
+                tags[first : last + 1] = [f"B-{name}", *[f"I-{name}"] * (last - first)]
+        yield tuple(tags)
+
+
+def named_threshold(examples: Examples, named: Sequence[Sequence[NamedSpan]]) -> float:
+    """The threshold of the best F1 of spans."""
+    likely, right, missing = list[float](), list[float](), 0
+    for example, answered in zip(examples, named, strict=True):
+        known = spans(getattr(example, "tags", ()))
+        missing += len(known - {span[:3] for span in answered})
+        likely += [span.likely for span in answered]
+        right += [float(span[:3] in known) for span in answered]
+    return best_threshold(np.array(likely), np.array(right), missing)

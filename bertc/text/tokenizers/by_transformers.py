@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import resource
 import signal
 import sys
@@ -11,10 +12,13 @@ from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from posixpath import commonprefix
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bertc.base.diagnostics import BertcError, DataError, UnsafeError, as_data_error
 from bertc.base.storage.plain_file import parse_json, read_bytes, shown
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 LARGEST_FILE_BYTES = 256 * 2**20
 TOKEN_ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
@@ -111,14 +115,12 @@ def read_or_refuse(folder: Path, lower: bool) -> dict[str, Any]:
 
 def _read(folder: Path, lower: bool) -> dict[str, Any]:
     """A tokenizer.json, tokens by role, settings for other readers, and what files say of case."""
-    from bertc.text.tokenizers.of_esm import of_esm
-
     hf = _load(folder)
     if not lower and _lowers(hf):
         hf = _load(folder, do_lower_case=False)
         if _lowers(hf):
             raise DataError("lower=false does not keep its capitals", "leave lower=false out")
-    backend = of_esm(hf) if type(hf).__name__ == ESM_CLASS else hf.backend_tokenizer
+    backend = _of_esm(hf) if type(hf).__name__ == ESM_CLASS else hf.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
     checked_size(hf.get_vocab(), "its vocabulary")  # whose text has a line for each id below
@@ -237,3 +239,28 @@ def _try(hf: Any, written: str) -> None:
             if len(encoded.ids) > TOKENS_OF_CHARACTER * (1 + sum(map(len, row))):
                 count = f"{len(encoded.ids):,} tokens of the text {text}"
                 raise DataError(f"its tokenizer makes {count}", ANOTHER)
+
+
+def _of_esm(hf: Any) -> "Tokenizer":
+    """The longest token at each place; other letters up to one or to white space are unknown."""
+    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
+
+    ids, special = hf.get_vocab(), [str(token) for token in hf.all_special_tokens]
+    cls, eos = hf.cls_token, hf.eos_token
+    tokenizer = Tokenizer(models.WordLevel(ids, unk_token=str(hf.unk_token)))
+    # Training reads what spells a special token as text.
+    as_text = Regex("|".join(map(re.escape, special)))
+    tokenizer.normalizer = normalizers.Replace(as_text, "\ufffd")
+    longest_first = sorted(ids.keys() - {*special}, key=lambda token: (-len(token), token))
+    tokens = pre_tokenizers.Split(Regex("|".join(map(re.escape, longest_first))), "isolated")
+    words = pre_tokenizers.Split(Regex(r"[\s\x1c-\x1f]+"), "removed")  # as str.split
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([tokens, words])
+    tokenizer.add_special_tokens(special)
+    # The class of Nucleotide Transformer's folders puts no token after a text.
+    single = [f"{cls}:0", "$A:0", *([f"{eos}:0"] if eos else [])]
+    second = ["$B:1", *([f"{eos}:1"] if eos else [])]
+    ends = [(token, ids[token]) for token in (cls, eos) if token]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=single, pair=[*single, *second], special_tokens=ends
+    )
+    return tokenizer

@@ -14,7 +14,7 @@ from bertc.ir.network.body_node import Wanted
 from bertc.ir.program import MAIN, Resolved
 from bertc.ir.terms.heads import Classifier, ConditionedSpanHead
 from bertc.ir.terms.node import TermNode
-from bertc.ir.terms.span_head import NamedSpanHead
+from bertc.ir.terms.task_head import NamedSpanHead
 from bertc.ir.terms.vector_heads import SparseHead
 from bertc.model import EncoderInputs, Model, Outputs, build, gather_positions
 from bertc.model.heads import AdaptiveTokenHead, Detector, TokenHead

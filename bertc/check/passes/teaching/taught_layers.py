@@ -64,8 +64,7 @@ def _misfit_of(
         return "E286", problem, _other_term(stage, term, "kd(hidden)")
     pairs = term.pairs_between(stage.layers, teacher.depth)
     if isinstance(pairs, Unfit):
-        way = _other_argument(stage, term, "layers", pairs.instead)
-        return "E286", f": {pairs.problem}", way
+        return "E286", f": {pairs.problem}", _other_argument(stage, term, "layers", pairs.instead)
     return None
 
 

@@ -1,4 +1,4 @@
-"""Permutation language modelling: choice of targets, and a factorisation order.
+"""Causal and permutation language modelling: targets, and a factorisation order.
 
 Axes: b examples, s positions of a row, k predictions, l positions within a block.
 """
@@ -6,16 +6,43 @@ Axes: b examples, s positions of a row, k predictions, l positions within a bloc
 from itertools import accumulate
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from bertc.ir.terms.plm import Plm
+from bertc.ir.terms.plm import Clm, Plm
 from bertc.learn.objectives import draws
-from bertc.learn.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
+from bertc.learn.objectives.targets import (
+    Inputs,
+    MicroBatch,
+    NextTokenTargets,
+    Predictions,
+    VocabTensors,
+)
 from bertc.learn.objectives.term import RowView, TextRows, TokenTensors, marked
 from bertc.learn.objectives.text.choice import find_text, find_words, lowest
 from bertc.learn.objectives.text.spans import harmonic
 from bertc.model import EncoderInputs, PermutationMask
+
+
+class ClmTensors(TokenTensors[Clm, NextTokenTargets, nn.Module]):
+    """Next-token prediction."""
+
+    def targets(self, rows: TextRows) -> tuple[EncoderInputs, NextTokenTargets]:
+        """The next token of the same row and example (b, s)."""
+        inputs, sequence_ids_bs = rows.inputs, rows.reading.sequence_ids
+        goes_on_b1 = inputs.following[:, None] >= 0
+        after_b1 = inputs.following[:, None].clamp(min=0)
+        targets_bs = torch.cat([inputs.token_ids[:, 1:], after_b1], dim=1)
+        lane_s = torch.arange(targets_bs.shape[1], device=targets_bs.device)
+        told_bs = lane_s < inputs.lengths[:, None] - (~goes_on_b1).long()
+        if sequence_ids_bs is not None:
+            told_bs = told_bs & F.pad(sequence_ids_bs.diff(dim=1) == 0, (0, 1), value=True)
+        return rows.reading, NextTokenTargets(targets_bs, told_bs.float())
+
+    def explain(self, targets: NextTokenTargets, view: RowView) -> list[tuple[str, str]]:
+        count = int(targets.weights[view.row].sum())
+        return [("clm", f"{count} tokens predicted from those before")]
 
 
 class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
