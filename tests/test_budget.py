@@ -23,8 +23,8 @@ GOALS = {
 BUDGETS = {
     "core": 64_350,
     "lab": 11_100,
-    "tests": 41_000,
-    "words of docs": 32_970,
+    "tests": 41_210,
+    "words of docs": 33_000,
     "lines of README": 120,
     "lines a kind": 390,
     "floors": 10,

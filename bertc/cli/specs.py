@@ -11,7 +11,7 @@ from typing import NoReturn
 import typer
 
 from bertc.base.cores import available_cores
-from bertc.base.diagnostics import DataError, Diagnostics, SpecError, UsageError
+from bertc.base.diagnostics import Diagnostics, SpecError, UsageError
 from bertc.base.storage.paths import cache_folder, is_folder
 from bertc.cli import options
 from bertc.cli.options import app, argument, in_color, option, refuse_others, say, spec_argument
@@ -212,15 +212,9 @@ def build(
         if set:
             raise UsageError("a run has its settings", "leave --set out")
         if int8:
-            from bertc.lab.c.int8 import loss_by_int8
+            from bertc.lab.c.int8 import judge_int8
 
-            what, before, after = loss_by_int8(Path(spec))
-            say(f"{what}: {before:.2f} in fp32, {after:.2f} in int8")
-            if (lost := before - after) > most_loss:
-                message = f"int8 loses {lost:.2f} points of {what}, more than {most_loss}"
-                raise DataError(
-                    message, f"leave --int8 out, or allow --most-loss {lost + 0.05:.1f}"
-                )
+            say(judge_int8(Path(spec), most_loss))
         for path, content in c_files(Path(spec), out, int8, embed).items():
             replace(path, content)
             say(f"{path}: {len(content):,} bytes")

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from bertc import MissingInputError, load
+from bertc import DataError, MissingInputError, load
 from bertc.lab.c.writing import PANEL
 from bertc.lab.proof.targets import Network, opened, outputs_of
 from bertc.lab.proof.texts import proof_rows
@@ -52,6 +52,16 @@ class Int8(TorchFunctionMode):
             rounded, scales = whole_numbers(args[1])
             args = args[0], (rounded * scales).to(args[1].dtype), *args[2:]
         return function(*args, **(more or {}))
+
+
+def judge_int8(run: Path, most_loss: float) -> str:
+    """Describe what int8 loses; a DataError if it is more than ``most_loss`` points."""
+    what, before, after = loss_by_int8(run)
+    shown = f"{what}: {before:.2f} in fp32, {after:.2f} in int8"
+    if (lost := before - after) > most_loss:
+        help = f"leave --int8 out, or allow --most-loss {lost + 0.05:.1f}"
+        raise DataError(f"{shown}, and --most-loss is {most_loss}", help)
+    return shown
 
 
 def loss_by_int8(run: Path) -> tuple[str, float, float]:
