@@ -30,7 +30,7 @@ GROUPS = {
     "spec_text shipped_specs schema quote space",
     "Costs": "step_flops most_steps device_named units",
     "Steps and text": "survey Stepper",
-    "Runs": "RunFolder weights_digest shown_figures loss_title settings_texts changed "
+    "Runs": "RunFolder weights_digest shown_figures loss_title mean_score settings_texts changed "
     "divide_by_temperatures fit_of_head",
     "Networks": "graph_of evaluate_run require_permission",
     "Tables": "Table escaped several",

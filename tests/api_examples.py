@@ -81,6 +81,7 @@ for seen in folder.evaluations(resolved, lines):
 # %% Networks
 outputs = lab_api.graph_of(trained).outputs  # as other runtimes compute them
 print(lab_api.evaluate_run(folder.path, lab_api.Manner(examples=8)).evaluation)
+ranked_by = partial(lab_api.mean_score, resolved.stages[-1])  # of evaluations of tasks
 own_code = partial(lab_api.require_permission, "own.py:Body")  # of a source, without --own
 
 # %% Tables

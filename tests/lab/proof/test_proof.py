@@ -45,7 +45,7 @@ MISTAKES = {
     "norms before, not after": (BERT, NORMED_AFTER, NORMED_BEFORE, "layer 1", ""),
     "scale of attention": (BERT, FFN, LAST_SCALED, "layer 3", ""),
     "no tanh": (BERT, "torch.tanh(super().forward(x))", "super().forward(x)", "pooled", ""),
-    "head": (BERT, "F.gelu(self.dense(x_nh))", "self.dense(x_nh)", "scores of mlm", ""),
+    "head": (BERT, "F.gelu(self.dense(x))", "self.dense(x)", "scores of mlm", ""),
     "window": (LOCAL, ".abs() <= 4", ".abs() < 4", "layer 2", ""),
     "keys are not turned": (LOCAL, "key = torch.cat(", "_ = torch.cat(", "layer 1", ""),
 }

@@ -9,8 +9,16 @@ import pytest
 
 from bertc.tasks.layouts.example import TaggedExample
 from bertc.tasks.metrics.calibration import NO_FIT
-from bertc.tasks.metrics.named import named_tags, named_threshold, spans_apart
-from bertc.tasks.metrics.spans import NOWHERE, Decoded, Window, decode_conditioned, decode_plain
+from bertc.tasks.metrics.spans import (
+    NOWHERE,
+    Decoded,
+    Window,
+    decode_conditioned,
+    decode_plain,
+    named_tags,
+    named_threshold,
+    spans_apart,
+)
 
 Scored = dict[str, float]
 PASSAGE = "the cat sat on the mat and the dog sat on the log with a cat"
