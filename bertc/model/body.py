@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from torch.autograd import profiler
 from torch.utils.checkpoint import checkpoint
 
-from bertc.ir.network.bilstm import BiLstmBody
-from bertc.ir.network.body import OwnBodyNode
+from bertc.ir.network.bilstm import AboveTable
 from bertc.ir.network.body_node import BodyNode, Wanted
 from bertc.model.embeddings import Tokens, build_tokens
 from bertc.model.inputs import EncoderInputs, Memory, gather_positions
@@ -71,6 +70,7 @@ class BodyModule(nn.Module, ABC):
     node: BodyNode
     __call__: Callable[..., Outputs]
     recompute: bool = False  # save the inputs of layers only, and compute the rest again
+    pooler: Any
 
     @property
     @abstractmethod
@@ -84,13 +84,12 @@ class BodyModule(nn.Module, ABC):
         Other outputs are computed only if asked for, and layers only if any of these needs them.
         """
 
-    @abstractmethod
     def pool(self, first_h: Tensor, inputs: EncoderInputs | None = None) -> Tensor:
         """Pooled states of first tokens (..., h), or one state a row (b, 1, p) of all states."""
-
-    def pool_tokens(self, states: Tensor) -> Tensor:
-        """States (..., h) of tokens after a pooler that they go through too."""
-        raise ValueError("the pooler is of rows alone")
+        if self.pooler is None:
+            raise ValueError("this encoder has no pooler (pooler=false)")
+        mask_bs = None if inputs is None else inputs.attention_mask
+        return cast(Tensor, self.pooler.of_rows(first_h, mask_bs))
 
     def borrow(self, lender: "BodyModule", names: Iterable[str], *, added: bool) -> None:
         """Use weights of ``lender`` by these names without registering them; ``added``: in sums."""
@@ -107,10 +106,10 @@ class BodyModule(nn.Module, ABC):
 class BodyAboveTable(BodyModule):
     """A body whose embeddings are one token table, or tables, and no more."""
 
-    node: BiLstmBody | OwnBodyNode
+    node: AboveTable
     recurrence: nn.ModuleList
 
-    def __init__(self, node: BiLstmBody | OwnBodyNode, table: Table) -> None:
+    def __init__(self, node: AboveTable, table: Table) -> None:
         super().__init__()
         self.node = node
         self.embeddings = nn.ModuleDict({"token": build_tokens(table, node)})

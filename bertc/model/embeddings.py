@@ -17,8 +17,8 @@ from bertc.ir.network.table import AdaptiveTable, Cluster, WholeTable
 from bertc.model.inputs import EncoderInputs, gather_positions
 from bertc.model.native.kernels import dropout
 from bertc.model.norm import build_norm
-from bertc.model.own_positions import PlacedTokens, build_own
-from bertc.model.positions import build_positions
+from bertc.model.own import OwnModule
+from bertc.model.positions import build_positions, places
 from bertc.model.weights import Embedding, Linear, Table, look_up_rows, parameter
 
 
@@ -92,11 +92,7 @@ class Embeddings(nn.Module):
         self.token = build_tokens(table, node)
         self.scale = math.sqrt(node.hidden) if node.table.scaled else 1.0
         self.table = node.table
-        at = "embeddings.position"
-        placing = build_own(table, f"{at}.own", node.positions, heads=False)
-        self.position = (
-            build_positions(table, at, node.positions) if placing is None else PlacedTokens(placing)
-        )
+        self.position = build_positions(table, "embeddings.position", node.positions)
         self.segment = Embedding(table, "embeddings.segment") if node.segments else None
         self.language = Embedding(table, "embeddings.language") if node.languages else None
         self.unseen = parameter(table["embeddings.unseen"]) if node.two_streams else None
@@ -130,8 +126,7 @@ class Embeddings(nn.Module):
                 [x_bse, gather_positions(stream_bse, inputs.permutation.target_positions)], dim=1
             )
         x_bse = x_bse.to(dtype)
-        if self.norm is not None:
-            x_bse = self.norm(x_bse)
+        x_bse = x_bse if self.norm is None else self.norm(x_bse)
         x_bse = dropout(x_bse, self.dropout, self.training)
         return x_bse if self.project is None else self.project(x_bse)
 
@@ -141,14 +136,13 @@ class Embeddings(nn.Module):
         """Add the embeddings of positions, segments and languages."""
         if self.scale != 1:
             x_bse = x_bse * self.scale
-        if isinstance(self.position, PlacedTokens):
-            x_bse = self.position(x_bse, inputs)
+        if isinstance(self.position, OwnModule):
+            x_bse = self.position(x_bse, places(inputs))
         elif self.position is not None:
             x_bse = x_bse + self.position.added(x_bse, inputs)
         if self.segment is not None:
-            segment_ids_bs = inputs.segment_ids
-            first = self.segment.weight[0]
-            x_bse = x_bse + (first if segment_ids_bs is None else self.segment(segment_ids_bs))
+            ids_bs = inputs.segment_ids
+            x_bse = x_bse + (self.segment.weight[0] if ids_bs is None else self.segment(ids_bs))
         if self.language is not None and inputs.language_ids is not None:
             beyond = F.pad(self.language.weight, (0, 0, 0, 1))
             x_bse = x_bse + look_up_rows(beyond, inputs.language_ids)

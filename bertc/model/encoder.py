@@ -202,16 +202,3 @@ class Encoder(BodyModule):
 
     def _last_norm(self, x_bsh: Float[Tensor, "b s h"]) -> Tensor:
         return x_bsh if self.norm is None else self.norm(x_bsh)
-
-    def pool(
-        self, first_h: Float[Tensor, "*batch h"], inputs: EncoderInputs | None = None
-    ) -> Float[Tensor, "*batch h"]:
-        """Pool first states (..., h), as tanh(W h + b) (BERT 3), or the states of each row."""
-        if self.pooler is None:
-            raise ValueError("this encoder has no pooler (pooler=false)")
-        return self.pooler.of_rows(first_h, None if inputs is None else inputs.attention_mask)
-
-    def pool_tokens(self, states: Tensor) -> Tensor:
-        """States (..., h) of tokens after its layer."""
-        assert self.pooler is not None, "only a pooler is of tokens too"
-        return self.pooler(states)

@@ -4,11 +4,10 @@ Axes: b batch, s sequence, h hidden.
 """
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from bertc.ir.network.bilstm import BiLstmBody
-from bertc.ir.network.body import NAME, Body, OwnBodyNode
+from bertc.ir.network.body import Body, OwnBodyNode
 from bertc.ir.network.body_node import Wanted
 from bertc.ir.network.encoder import Encoder as EncoderNode
 from bertc.ir.program import MAIN, Network, Resolved, frozen_weights, model_weights
@@ -213,16 +212,9 @@ class OwnBody(BodyAboveTable):
     def __init__(self, node: OwnBodyNode) -> None:
         table = {weight.name: weight for weight in node.weights()}
         super().__init__(node, table)
-        self.recurrence = nn.ModuleList([OwnModule(table, NAME, node.own)])
+        self.recurrence = nn.ModuleList([OwnModule(table, "recurrence.0", node.own)])
         self.pooler = Pooler(table, node) if node.pooler else None
 
     def beside(self, inputs: EncoderInputs) -> Tensor:
         real_bs = inputs.attention_mask
         return torch.ones_like(inputs.token_ids).bool() if real_bs is None else real_bs.bool()
-
-    def pool(
-        self, first_h: Float[Tensor, "*batch h"], inputs: EncoderInputs | None = None
-    ) -> Float[Tensor, "*batch h"]:
-        """Pool first states (..., h), or the states of each row."""
-        assert self.pooler is not None, "heads of rows have one"
-        return self.pooler.of_rows(first_h, None if inputs is None else inputs.attention_mask)

@@ -18,6 +18,7 @@ from bertc.ir.network.positions import Positions
 from bertc.model.attention.masks import Blocks, Mask
 from bertc.model.inputs import EncoderInputs
 from bertc.model.native.kernels import kernels_for, with_gradient
+from bertc.model.own import OwnModule
 from bertc.model.weights import Embedding, Table, parameter
 
 
@@ -57,19 +58,16 @@ class SinusoidalPositions(nn.Module):
 
 def build_positions(
     table: Table, name: str, node: Positions
-) -> LearnedPositions | SinusoidalPositions | None:
+) -> LearnedPositions | SinusoidalPositions | OwnModule | None:
     """Build the positions of this name by their kind; None if embeddings have none."""
     match node:
         case nodes.LearnedPositions() | nodes.BucketedPositions():
             return LearnedPositions(table, name, node)
         case nodes.SinusoidalPositions():
             return SinusoidalPositions(table, name)
-        case (
-            nodes.NoPositions()
-            | nodes.RotaryPositions()
-            | nodes.AlibiPositions()
-            | nodes.OwnPositions()
-        ):
+        case nodes.OwnPositions():
+            return None if node.in_attention else OwnModule(table, name, node)
+        case nodes.NoPositions() | nodes.RotaryPositions() | nodes.AlibiPositions():
             return None
 
 
@@ -153,9 +151,20 @@ class Distances(NamedTuple):
         return mask._replace(allowed=scores_bnqk.to(dtype))
 
 
+class PlacedHeads(NamedTuple):
+    """Positions of queries and keys, for a module of the user's own that changes both."""
+
+    queries: Int[Tensor, "b q"]
+    keys: Int[Tensor, "b k"]
+
+    def select_queries(self, at_bq: Int[Tensor, "b q"]) -> "PlacedHeads":
+        """The same of the queries at some positions."""
+        return self._replace(queries=self.queries.gather(1, at_bq))
+
+
 def related_by(
     node: Positions, width: int, windowed: bool, inputs: EncoderInputs, shared: Mapping[str, Tensor]
-) -> Rotation | Distances | None:
+) -> Rotation | Distances | PlacedHeads | None:
     """Turns or distances for heads of ``width``, if any; ``windowed``: only near keys are read."""
     if not node.in_attention:
         return None
@@ -176,12 +185,10 @@ def related_by(
             rows = torch.tensor([*map(node.row_of, distances)], device=at_bs.device)
             biases_ln = F.embedding(rows, shared["relative.distance.weight"])
             return Distances(at_bq, at_bs, biases_ln)
-        case (
-            nodes.LearnedPositions()
-            | nodes.SinusoidalPositions()
-            | nodes.NoPositions()
-            | nodes.OwnPositions()  # of which attention parts have the module
-        ):
+        case nodes.OwnPositions():
+            places_bs = places(inputs)
+            return PlacedHeads(inputs.in_queries(places_bs), places_bs)
+        case nodes.LearnedPositions() | nodes.SinusoidalPositions() | nodes.NoPositions():
             return None
 
 
@@ -209,6 +216,13 @@ def position_ids(inputs: EncoderInputs) -> Int[Tensor, "b s"] | None:
     if inputs.position_ids is not None:
         return inputs.position_ids
     return None if inputs.sequence_ids is None else restarting_positions(inputs.sequence_ids)
+
+
+def places(inputs: EncoderInputs) -> Int[Tensor, "b s"]:
+    """Positions (b, s) of the tokens, from 0 in each document."""
+    ids_bs, tokens_bs = position_ids(inputs), inputs.token_ids
+    in_order_s = torch.arange(tokens_bs.shape[1], device=tokens_bs.device)
+    return (in_order_s if ids_bs is None else ids_bs).expand_as(tokens_bs)
 
 
 def counted_positions(inputs: EncoderInputs, padding: int) -> Int[Tensor, "b s"]:

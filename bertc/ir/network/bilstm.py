@@ -1,9 +1,10 @@
-"""A bidirectional LSTM: its setting, weights and operations; ``model.bilstm`` has its module.
+"""Bodies above one token table, and a bidirectional LSTM; ``model.bilstm`` has its module.
 
 Tang et al. 2019, "Distilling Task-Specific Knowledge from BERT into Simple Neural Networks", 3.1.
 Their code is castorini/d-bert: dbert/distill/model/bi_rnn.py, siamese_rnn.py, and confs/.
 """
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -81,26 +82,84 @@ class BiLstm(BodySetting):
         return BiLstmBody(**shared, hidden=self.width, texts=texts, lstm=self)
 
 
-class BiLstmBody(BodyNode):
-    """The layers of ``lstm`` over each of up to ``texts`` texts of a row, which it compares."""
+class AboveTable(BodyNode):
+    """A body whose embeddings are one token table, or tables, and no more."""
 
     dropout: Dropout
+
+    @property
+    @abstractmethod
+    def setting(self) -> BodySetting:
+        """The setting that makes it."""
+
+    @abstractmethod
+    def layer_weights(self, layer: int) -> tuple[Weight, ...]:
+        """The weights of a layer."""
+
+    @abstractmethod
+    def layer_operations(self, layer: int, call: op.Call) -> op.Operations:
+        """The operations of a layer."""
+
+    @abstractmethod
+    def pooler_weights(self) -> tuple[Weight, ...]:
+        """The weights of its pooler, the map first; without one none."""
+
+    @property
+    def depth(self) -> int:
+        return self.setting.depth
+
+    @property
+    def owners(self) -> Mapping[str, tuple[int, ...]]:
+        return {"recurrence": tuple(range(self.depth))}
+
+    def settings(self) -> dict[str, Any]:
+        shared = ("embedding", "table", "head", "dropout", "initializer")
+        read = (name for name in shared if name not in self.setting.unread)
+        return {"body": self.setting, **{name: getattr(self, name) for name in read}}
+
+    def weights(self) -> tuple[Weight, ...]:
+        width: Dim = ("embedding", self.embedding)
+        layers = (weight for layer in range(self.depth) for weight in self.layer_weights(layer))
+        table = table_weight("token", ("vocab", self.vocab_size), width, self.initializer)
+        return table, *layers, *self.pooler_weights()
+
+    def operations(self, call: op.Call) -> op.Forward:
+        """Every row is computed whole; a pooler's mean is of little account."""
+        tokens, rate, width = call.rows * call.tokens, self.dropout, self.embedding
+        pooled, maps = call.rows * call.pooled, self.pooler_weights()[:1]
+        blocks = [
+            op.Block("recurrence", f"recurrence.{n}", count, self.layer_operations(n, call))
+            for n in range(self.depth)[: call.layers]
+            for count in [sum(weight.numel for weight in self.layer_weights(n))]
+        ]
+        return op.Forward(
+            embeddings=(
+                *self.table.operations(self.vocab_size, width, width, tokens),
+                *((op.Dropout(tokens, width),) if rate.hidden else ()),
+            ),
+            layers=tuple((block,) for block in blocks),
+            last=(
+                *((op.Dropout(tokens, self.hidden),) if rate.last else ()),
+                *(op.Product(pooled, w.shape[1], w.shape[0]) for w in maps if pooled),
+            ),
+        )
+
+
+class BiLstmBody(AboveTable):
+    """The layers of ``lstm`` over each of up to ``texts`` texts of a row, which it compares."""
+
     texts: Annotated[int, Field(ge=1, le=2)]
     lstm: BiLstm
 
     body_kind = "bilstm"
 
     @property
-    def depth(self) -> int:
-        return self.lstm.depth
+    def setting(self) -> BiLstm:
+        return self.lstm
 
     @property
     def kinds_of_segments(self) -> int:
         return self.lstm.segments
-
-    @property
-    def owners(self) -> Mapping[str, tuple[int, ...]]:
-        return {"recurrence": tuple(range(self.depth))}
 
     @property
     def _row_width(self) -> int:
@@ -112,10 +171,6 @@ class BiLstmBody(BodyNode):
         width = self.lstm.units if steps else self._row_width
         return Pooled(True, width, steps, self.head_activation)
 
-    def settings(self) -> dict[str, Any]:
-        shared = ("embedding", "table", "head", "dropout", "initializer")
-        return {"body": self.lstm, **{name: getattr(self, name) for name in shared}}
-
     def read_by_direction(self, layer: int) -> int:
         """Width of the inputs of a direction of a layer."""
         return self.hidden if layer else self.embedding
@@ -124,38 +179,14 @@ class BiLstmBody(BodyNode):
         below, hidden = self.read_by_direction(layer), self.lstm.hidden
         return layer_weights(f"recurrence.{layer}", below, hidden, "recurrence")
 
-    def weights(self) -> tuple[Weight, ...]:
+    def pooler_weights(self) -> tuple[Weight, ...]:
         units: Dim = ("feature", self.lstm.units)
-        init = self.initializer
-        layers = (weight for layer in range(self.depth) for weight in self.layer_weights(layer))
-        pooler = affine("pooler", units, ("hidden", self._row_width), init, "pooler")
-        return (
-            table_weight("token", ("vocab", self.vocab_size), ("embedding", self.embedding), init),
-            *layers,
-            *(pooler if self.pooler else ()),
-        )
+        maps = affine("pooler", units, ("hidden", self._row_width), self.initializer, "pooler")
+        return maps if self.pooler else ()
 
-    def operations(self, call: op.Call) -> op.Forward:
+    def layer_operations(self, layer: int, call: op.Call) -> op.Operations:
         """Each text of a row takes as many steps as the row has tokens."""
-        tokens, rate = call.rows * call.tokens, self.dropout
-        pooled = call.rows * call.pooled if self.pooler else 0
-        return op.Forward(
-            embeddings=(
-                *self.table.operations(self.vocab_size, self.embedding, self.embedding, tokens),
-                *((op.Dropout(tokens, self.embedding),) if rate.hidden else ()),
-            ),
-            layers=tuple((self._layer(layer, call),) for layer in range(self.depth)[: call.layers]),
-            last=(
-                *((op.Dropout(tokens, self.hidden),) if rate.last else ()),
-                *((op.Product(pooled, self._row_width, self.lstm.units),) if pooled else ()),
-            ),
-        )
-
-    def _layer(self, layer: int, call: op.Call) -> op.Block:
-        rows, tokens = call.rows * self.texts, call.rows * call.tokens
-        inner, hidden = self.read_by_direction(layer), self.lstm.hidden
         dropped = layer and self.dropout.hidden
-        before = (op.Dropout(tokens, self.hidden),) if dropped else ()
-        count = sum(weight.numel for weight in self.layer_weights(layer))
-        operations = (*before, *layer_operations(rows, call.tokens, inner, hidden))
-        return op.Block("recurrence", f"recurrence.{layer}", count, operations)
+        before = (op.Dropout(call.rows * call.tokens, self.hidden),) if dropped else ()
+        below, rows = self.read_by_direction(layer), call.rows * self.texts
+        return *before, *layer_operations(rows, call.tokens, below, self.lstm.hidden)

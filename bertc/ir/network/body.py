@@ -4,17 +4,13 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from bertc.ir import operation as op
-from bertc.ir.base import BY_KIND, Dim, Weight, Width, once
-from bertc.ir.network.bilstm import BiLstm, BiLstmBody
-from bertc.ir.network.body_node import OF_TRANSFORMERS, BodyNode, BodySetting, Transformer
+from bertc.ir.base import BY_KIND, Weight, Width, once
+from bertc.ir.network.bilstm import AboveTable, BiLstm, BiLstmBody
+from bertc.ir.network.body_node import OF_TRANSFORMERS, BodySetting, Transformer
 from bertc.ir.network.encoder import Encoder, outer_weights
-from bertc.ir.network.layer import Dropout, EncoderLayer
+from bertc.ir.network.layer import EncoderLayer
 from bertc.ir.network.sharing import OUTPUTS
-from bertc.ir.network.table import table_weight
 from bertc.ir.own import Own
-
-NAME = "recurrence.0"
-"""The beginning of the names of its weights."""
 
 
 class OwnBody(Own, BodySetting):
@@ -37,55 +33,28 @@ class OwnBody(Own, BodySetting):
         return OwnBodyNode(**shared, hidden=self.width, own=self)
 
 
-class OwnBodyNode(BodyNode):
+class OwnBodyNode(AboveTable):
     """The user's module as the only layer."""
 
-    dropout: Dropout
     own: OwnBody
 
     body_kind = "own"
     attends = True
 
     @property
-    def depth(self) -> int:
-        return 1
+    def setting(self) -> OwnBody:
+        return self.own
 
-    @property
-    def owners(self) -> Mapping[str, tuple[int, ...]]:
-        return {"recurrence": (0,)}
+    def layer_weights(self, layer: int) -> tuple[Weight, ...]:
+        sizes = {"hidden": self.hidden}
+        return tuple(self.own.own_weights(f"recurrence.{layer}.own", sizes, "recurrence"))
 
-    def settings(self) -> dict[str, Any]:
-        shared = ("table", "head", "dropout", "initializer")
-        return {"body": self.own, **{name: getattr(self, name) for name in shared}}
+    def pooler_weights(self) -> tuple[Weight, ...]:
+        hidden, init, steps = self.hidden, self.initializer, self.pooled.steps
+        return steps.weights(hidden, self.head, self.head_norm, init) if steps else ()
 
-    def layer_weights(self) -> tuple[Weight, ...]:
-        return tuple(self.own.own_weights(f"{NAME}.own", {"hidden": self.hidden}, "recurrence"))
-
-    def weights(self) -> tuple[Weight, ...]:
-        init, steps = self.initializer, self.pooled.steps
-        pooler = steps.weights(self.hidden, self.head, self.head_norm, init) if steps else ()
-        width: Dim = ("embedding", self.hidden)
-        table = table_weight("token", ("vocab", self.vocab_size), width, init)
-        return table, *self.layer_weights(), *pooler
-
-    def operations(self, call: op.Call) -> op.Forward:
-        """Every row is computed whole; a pooler's mean is of little account."""
-        tokens, width, rate = call.rows * call.tokens, self.hidden, self.dropout
-        computed = self.own.own_operations({"hidden": width}, call.rows, call.tokens)
-        count = sum(weight.numel for weight in self.layer_weights())
-        block = op.Block("recurrence", NAME, count, computed)
-        pooled = call.rows * call.pooled if self.pooler else 0
-        return op.Forward(
-            embeddings=(
-                *self.table.operations(self.vocab_size, width, width, tokens),
-                *((op.Dropout(tokens, width),) if rate.hidden else ()),
-            ),
-            layers=((block,),)[: call.layers],
-            last=(
-                *((op.Dropout(tokens, width),) if rate.last else ()),
-                *((op.Product(pooled, width, width),) if pooled else ()),
-            ),
-        )
+    def layer_operations(self, layer: int, call: op.Call) -> op.Operations:
+        return self.own.own_operations({"hidden": self.hidden}, call.rows, call.tokens)
 
 
 BodyKind = Annotated[Transformer | BiLstm | OwnBody, BY_KIND]

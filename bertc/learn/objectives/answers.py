@@ -136,7 +136,7 @@ def pool_states(
 ) -> Tensor:
     """States (b, k, h) of rows or of tokens, through the pooler if the network has one for them."""
     if not of_rows:
-        return network.pool_tokens(states) if network.node.pooled.of_tokens else states
+        return network.pooler(states) if network.node.pooled.of_tokens else states
     pools = network.node.pooler or network.node.pooled.of_rows
     return network.pool(states, reading) if pools else states
 

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from bertc.ir.network import attention as nodes
 from bertc.ir.network.attention_node import ContentAttention as ContentNode
 from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.positions import OwnPositions
 from bertc.model.attention import masks
 from bertc.model.attention.attend import attend, can_varlen, join_heads, rows_at_once, split_heads
 from bertc.model.attention.relative import RelativeAttention
@@ -24,8 +25,7 @@ from bertc.model.layer import AttentionPart, ProjectedAttention
 from bertc.model.native.kernels import dropout, with_gradient
 from bertc.model.norm import AnyNorm, norm_if_any
 from bertc.model.own import call_own, construct_from
-from bertc.model.own_positions import PlacedHeads, build_own, placed_heads
-from bertc.model.positions import Distances, Rotation, related_by
+from bertc.model.positions import Distances, PlacedHeads, Rotation, related_by
 from bertc.model.weights import Linear, Table, fused_linear
 
 
@@ -56,15 +56,15 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
         norm = kind.norm_of_keys(node.norm.eps)
         self.query_norm = norm_if_any(table, f"{name}.query_norm", norm)
         self.key_norm = norm_if_any(table, f"{name}.key_norm", norm)
-        self.own_turn = build_own(table, f"{name}.own_turn", node.positions, heads=True)
+        self.own_turn: nn.Module | None = None
+        if isinstance(node.positions, OwnPositions) and node.positions.in_attention:
+            self.own_turn = construct_from(table, f"{name}.own_turn", node.positions)
 
     def prepare(self, kind: ContentNode, read: AttentionInputs) -> ContentContext:
         """The mask, in the form that the fastest kernel takes, and angles or distances."""
         inputs, x_bqh, shared = read
         windowed = kind.reach is not None
-        related: Rotation | Distances | PlacedHeads | None
         related = related_by(self.positions, self.head_dim, windowed, inputs, shared)
-        related = related if self.own_turn is None else placed_heads(inputs)
         if isinstance(related, Distances) and not windowed:
             return ContentContext(masks.mask_of(inputs), related)
         # The kernel for packed sequences has no dropout and no biases.
