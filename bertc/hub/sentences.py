@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -196,13 +197,13 @@ def _files(sentences: Sentences, encoder: Body) -> dict[str, bytes]:
         modes = {f"{_OLD_MODE}{name}": kind == pooling for kind, name in MODES.items()}
         module = {"word_embedding_dimension": encoder.hidden, **modes}
         settings["similarity_fn_name"] = sentences.similarity
-    maps = late.settings_of_maps((encoder.hidden, *sentences.dense))
+    maps = enumerate(pairwise((encoder.hidden, *sentences.dense)), 2)
     numbered = enumerate(zip(places, kinds, strict=True))
     modules = [{"idx": n, "name": str(n), "path": p, "type": k} for n, (p, k) in numbered]
     return {
         MODULES: _json(modules),
         f"{places[1]}/config.json": _json(module),
-        **{name: _json(of_map) for name, of_map in maps.items()},
+        **{f"{n}_Dense/config.json": _json(late.dense_settings(*both)) for n, both in maps},
         ENCODER: _json({"max_seq_length": longest, "do_lower_case": False}),
         SETTINGS: _json(settings),
     }
@@ -218,12 +219,11 @@ def _read(folder: Path, tokenizer: Path) -> Sentences:
     content = read_bytes(folder / MODULES, _MOST_BYTES)
     if inner != folder:  # as it is written since 2.0, and by a run
         content = content.replace(f'"{inner.name}"'.encode(), b'""', 1)
-    came = {MODULES: content}
-    kinds, paths, no_modules = _modules(folder, came[MODULES])
+    kinds, paths, no_modules = _modules(folder, content)
     configs = [f"{path}/config.json" for path in paths]
     places = {**{name: folder / name for name in (*configs, SETTINGS)}, ENCODER: inner / ENCODER}
     places = {name: path for name, path in places.items() if is_file(path)}
-    came |= {name: read_bytes(path, _MOST_BYTES) for name, path in places.items()}
+    came = {name: read_bytes(path, _MOST_BYTES) for name, path in places.items()}
     files = {name: read_json(path, _MOST_BYTES) for name, path in places.items()}
     encoder, settings = files.get(ENCODER, {}), files.get(SETTINGS, {})
     arguments = encoder.get("model_args")
@@ -259,7 +259,7 @@ def _read(folder: Path, tokenizer: Path) -> Sentences:
         longest=longest if isinstance(longest, int) and 0 < longest < _UNLIMITED else 0,
         prompt=named.get(str(settings.get("default_prompt_name")), ""), prompts=named,
         similarity=str(usual_ways(way).get("similarity") or of_one or "cosine"),
-        obstacle=obstacle, came=came,
+        obstacle=obstacle, came={MODULES: content, **came},
     )  # fmt: skip
 
 

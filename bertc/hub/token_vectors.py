@@ -1,8 +1,7 @@
 """Folders of token vectors: PyLate's is written, that of sentence-transformers 6 is read too."""
 
 import string
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -61,12 +60,6 @@ def widths_of(maps: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, ...], str]:
     unknown = (f"out_features = {shown(width)}" for width in widths if type(width) is not int)
     refused = next(filter(None, (*(refusal(m, OF_POOLED) for m in maps), *unknown)), "")
     return tuple(width for width in widths if isinstance(width, int)), refused
-
-
-def settings_of_maps(widths: Iterable[int]) -> dict[str, dict[str, Any]]:
-    """The settings of maps from each of these widths to the next, by the names of their files."""
-    numbered = enumerate(pairwise(widths), 2)
-    return {f"{n}_Dense/config.json": dense_settings(*both) for n, both in numbered}
 
 
 def dense_settings(read: int, width: int) -> dict[str, Any]:

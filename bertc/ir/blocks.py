@@ -1,7 +1,9 @@
 """Sizes of the blocks in which kernels work: of windows, scores and losses."""
 
 SOFT_TARGETS, TOKEN_PAIRS = (2**23, 2**26), (2**20, 2**26)
-"""Scores of a block, on a CPU and elsewhere: of tokens in the vocabulary, of tokens in a row."""
+"""Scores of a block, on a CPU and elsewhere: of tokens in the vocabulary, of tokens in a row.
+
+The first are as few as products are still fast with, the second as many as a CPU's caches hold."""
 
 
 def block_size(reach: int) -> int:

@@ -21,8 +21,6 @@ from bertc.hub.leaving.exporting import export_model
 from bertc.hub.published import hub_name, model_folder, or_hub
 from bertc.ir.data import MixedBatches
 from bertc.ir.learning.answer import Conditioned, Plain, Span
-from bertc.ir.learning.augmentation import EditedCopies
-from bertc.ir.learning.vector_task import Rerank
 from bertc.ir.network.sharing import ShareAttention
 from bertc.ir.program.resolved import Resolved
 from bertc.run.evaluation.evaluate import evaluate_run
@@ -224,10 +222,7 @@ def test_a_folder_without_a_head_guesses_nothing(cls, kind, tmp_path):
         assert len(fill(tmp_path / "hf", "w5 [MASK]", top=3).masks[0]) == 3
 
 
-def test_older_names_of_arguments_and_of_kinds_are_read_as_those_of_today():
-    assert Rerank.model_validate({"sigmoid": False}) == Rerank(activation="identity")
-    older = {"kind": "edit", "mask": 0.2, "pos": 0.0, "ngram": 0.1, "tagger": ""}
-    assert EditedCopies.model_validate(older) == EditedCopies(mask=0.2, ngram=0.1)
+def test_names_of_kinds_alone_are_read_as_the_kinds():
     resolved = read_resolved(Path(__file__).parent / "older_resolved.json")
     assert [stage.mixing for stage in resolved.stages] == [MixedBatches()] * 3
     answers = [task.answer for stage in resolved.stages for task in stage.tasks]

@@ -51,7 +51,7 @@ def agree(model, found, wanted, rtol=1e-5):
 @pytest.mark.parametrize("loss", ["kl", "ce", "mse"])
 def test_soft_targets_are_those_of_the_papers(loss, rows_at_once, monkeypatch):
     n, e, f, v, T = 7, 4, 6, 11, 2.0
-    monkeypatch.setattr(kd, "CPU_SCORES", rows_at_once * v)
+    monkeypatch.setattr(kd, "SOFT_TARGETS", (rows_at_once * v, 0))
     x, table, bias = (drawn(*s).requires_grad_() for s in ((n, e), (v, e), (v,)))
     taught = Logits(drawn(n, f, seed=3), drawn(v, f, seed=4), drawn(v, seed=5))
     weights = (torch.arange(n) % 3 > 0).float()
@@ -206,7 +206,7 @@ def probabilities(own, goal):
 ])  # fmt: skip
 def test_attention_is_compared_as_in_the_papers(term, teacher, paper, pairs, pack, monkeypatch):
     """Text by text, so that padding and the other texts of a row are not even there."""
-    monkeypatch.setattr(kd, "CPU_PAIRS", 3 * 4 * 12 * 12)
+    monkeypatch.setattr(kd, "TOKEN_PAIRS", (3 * 4 * 12 * 12, 0))
     wide = "initializer=normal(0.5)"
     taught = f"objective={term} teacher=spec('{teacher} {wide}')"
     resolved, inputs = resolve(f"{OWN} {wide} pack={pack} {taught}"), rows(4, 12, pairs=False)

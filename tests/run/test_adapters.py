@@ -132,9 +132,3 @@ def test_a_frozen_network_stays_as_it_is_and_heads_learn(kind, farm_run):
     changed = {name for name in learned if not torch.equal(learned[name], begun[name])}
     assert changed
     assert all(name.startswith(("heads.", "encoder.pooler.")) for name in changed)
-
-
-def test_a_program_with_settings_that_are_gone_loads_and_stays_the_same():
-    content = points(featured("pooled"))[0].model_dump(mode="json")
-    content["stages"][0] |= {"features_cache": "fp16", "teacher_cache": "fp32"}
-    assert Resolved.model_validate(content).model_dump(mode="json") == content

@@ -4,9 +4,9 @@ Tang et al. 2019, "Distilling Task-Specific Knowledge from BERT into Simple Neur
 Jiao et al. 2020, TinyBERT, algorithm 1 and data_augmentation.py.
 """
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from bertc.ir.base import BY_KIND, Count, Node, Probability
 
@@ -40,14 +40,6 @@ class EditedCopies(_Copies):
     ngram: Probability = 0.25  # p_ng
     longest: Annotated[int, Field(ge=1, le=1000)] = 5  # section 3.3
     positional: ClassVar[tuple[str, ...]] = ("mask", "ngram")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _older(cls, fields: Any) -> Any:
-        """Read programs that also say that no word is replaced by its part of speech."""
-        nothing = {"pos": 0, "tagger": ""}
-        older = isinstance(fields, dict) and all(fields.get(n) == v for n, v in nothing.items())
-        return {n: v for n, v in fields.items() if n not in nothing} if older else fields
 
 
 class ReplacedCopies(_Copies):

@@ -249,15 +249,6 @@ class Rerank(OwnTask, Headed):
     negatives: Annotated[Negatives, Field(exclude_if=IN_COLUMN.__eq__)] = IN_COLUMN
     activation: Annotated[ScoreActivation, Field(exclude_if="sigmoid".__eq__)] = "sigmoid"
 
-    @model_validator(mode="before")
-    @classmethod
-    def _older(cls, fields: Any) -> Any:
-        """Read programs that say ``sigmoid``, true or false."""
-        if not isinstance(fields, dict) or "sigmoid" not in fields:
-            return fields
-        remaining = {name: value for name, value in fields.items() if name != "sigmoid"}
-        return {**remaining, "activation": "sigmoid" if fields["sigmoid"] else "identity"}
-
     @model_validator(mode="after")
     def _columns(self) -> Self:
         mined = self.negatives.kind == "mined"

@@ -80,9 +80,6 @@ class Stage(StageSettings):
     schedule_start: int
     schedule_steps: int
     counted_from: int
-    # Settings of older run folders, without effect: their programs load and stay the same.
-    teacher_cache: Annotated[str, Field(exclude_if="auto".__eq__)] = "auto"
-    features_cache: Annotated[str, Field(exclude_if="auto".__eq__)] = "auto"
     first_batch: Annotated[int, Field(exclude_if=not_)] = 0
     row_words: Annotated[float, Field(exclude_if=not_)] = 0.0
 

@@ -95,19 +95,17 @@ class Remembered:
             self.types = TypeWeights.equal(stage.encoder.vocab_size, device)
         self.following = self.types
 
-    def types_after(
+    def count_types(
         self, micro_batches: list[MicroBatch], stage: Stage, step: int, ranks: ProcessGroup
-    ) -> TypeWeights | None:
-        """Weights of token types after this step; the batch that is prepared next has them."""
+    ) -> None:
+        """Make the weights of token types after this step, which the next batch is to have."""
         if self.types is None or not adaptive_unit(stage):
-            return self.types
+            return
         targets = (targets for part in micro_batches for targets in part.terms.values())
-        masked = next((t for t in targets if isinstance(t, Predictions)), None)
-        counts = masked.counts if masked else None
-        counts = torch.zeros_like(self.types.counts) if counts is None else counts
+        counted = (t.counts for t in targets if isinstance(t, Predictions))
+        counts = next((c for c in counted if c is not None), torch.zeros_like(self.types.counts))
         ranks.add(counts)
         self.following = self.types.after(counts, stage, step)
-        return self.following
 
     def of_parts(
         self, micro_batches: list[MicroBatch], model: Model, stage: Stage, ranks: ProcessGroup

@@ -93,7 +93,7 @@ class TrainStep:
         # Fewer than the process with most examples has: all take part in as many.
         missing = self._most_parts - len(batch.micro_batches) if ranks.is_distributed else 0
         sums, counts_t, memory = self.gradients(batch.micro_batches, step, missing)
-        types = self._remembered.types_after(batch.micro_batches, stage, step, ranks)
+        self._remembered.count_types(batch.micro_batches, stage, step, ranks)
         norm, terms, limit = gradient_norm(self.parameters), len(names), stage.optimizer.clip
         shared = torch.cat([torch.stack(sums).double().sum(0), norm.double().square()[None]])
         shared = torch.cat([shared, *ranks.signal_flags(shared)])
@@ -119,7 +119,7 @@ class TrainStep:
         if not self._rule.takes_guard:
             clip(self.parameters, grad_norm, limit)
             self._update(rate)
-        self._remembered.memory, self._remembered.types = memory, types
+        self._remembered.memory, self._remembered.types = memory, self._remembered.following
         ranks.receive_signals(flags)
 
         means = {name: totals[t] / divided_by[t] for t, name in enumerate(names) if counted[t]}

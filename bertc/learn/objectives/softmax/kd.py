@@ -20,9 +20,6 @@ from torch.autograd.function import once_differentiable
 from bertc.ir.blocks import SOFT_TARGETS, TOKEN_PAIRS
 from bertc.model.attention.attend import join_heads, split_heads
 
-CPU_SCORES, GPU_SCORES = SOFT_TARGETS
-"""Logits of a network at once: as few as products are still fast with."""
-
 
 class Logits(NamedTuple):
     """Logits on demand: features times a table, and a bias."""
@@ -108,8 +105,7 @@ class _SoftTargets(torch.autograd.Function):
         table_grad_ve = torch.zeros_like(table_ve, dtype=torch.float32) if differentiated else None
         bias_grad_v = torch.zeros_like(bias_v, dtype=torch.float32) if differentiated else None
         total = x_ne.new_zeros((), dtype=torch.float32)
-        at_once = CPU_SCORES if x_ne.device.type == "cpu" else GPU_SCORES
-        rows = max(1, at_once // len(bias_v))
+        rows = max(1, SOFT_TARGETS[x_ne.device.type != "cpu"] // len(bias_v))
         for start in range(0, len(x_ne), rows):
             part = slice(start, start + rows)
             taught_pv = (logits.of(part) for logits in taught)
@@ -140,8 +136,6 @@ class _SoftTargets(torch.autograd.Function):
         )
 
 
-CPU_PAIRS, GPU_PAIRS = TOKEN_PAIRS
-"""Scores of a network at once: on a CPU as many as its caches hold."""
 ABSENT = -1e4
 """The score of a key that does not count: its chance is 0, and finite products with it too."""
 
@@ -237,8 +231,7 @@ class _Relation(torch.autograd.Function):
         to_keys_bkw = torch.empty_like(keys_bkw) if differentiated else None
         total = queries_bqw.new_zeros((), dtype=torch.float32)
         scores_a_row = how.heads * queries_bqw.shape[1] * keys_bkw.shape[1]
-        at_once = CPU_PAIRS if queries_bqw.device.type == "cpu" else GPU_PAIRS
-        rows = max(1, at_once // scores_a_row)
+        rows = max(1, TOKEN_PAIRS[queries_bqw.device.type != "cpu"] // scores_a_row)
         for start in range(0, len(queries_bqw), rows):
             part = slice(start, start + rows)
             query_pnqd, key_pnkd = mine.of_heads(part, how.heads, dtype)
