@@ -155,7 +155,7 @@ def export_(
 
         say(export_onnx(run, onnx, int8=int8).summary())
     if static is not None:
-        from bertc.use.static import export_static
+        from bertc.use.embed import export_static
 
         say(export_static(run, static).summary())
     for folder in filter(None, (to, onnx) if proof else ()):

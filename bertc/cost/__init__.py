@@ -9,9 +9,3 @@ from bertc.cost.planning.world import Layout, World
 from bertc.cost.processes import layout_on
 from bertc.cost.table import Estimate, as_json, as_table, where_table
 from bertc.cost.units import duration_text
-
-__all__ = [
-    "Convention", "Device", "Estimate", "Layout", "Machine", "Plan", "World", "as_json", "as_table",
-    "convention_named", "device_named", "duration_text", "estimate", "largest_microbatches",
-    "layout_on", "this_cpu", "where_table",
-]  # fmt: skip

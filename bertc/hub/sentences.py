@@ -12,7 +12,6 @@ from bertc.base.diagnostics import DataError
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, is_taken
 from bertc.base.storage.plain_file import parse_json, read_bytes, read_json, shown
-from bertc.hub import sparse_vectors
 from bertc.hub import token_vectors as late
 from bertc.hub.folders import ENCODER, MODULES, RESOLVED, SENTENCES, SETTINGS, read_network
 from bertc.ir.base import Node
@@ -31,7 +30,7 @@ OF_TASKS = ("pooling", "dense", "normalise", "longest", "prompt")
 _MOST_BYTES, _UNLIMITED = 2**20, 10**6
 _KINDS = ("Transformer", "Pooling", "Normalize")
 _MAPPED = tuple((*_KINDS[:2], *("Dense",) * number, "Normalize") for number in range(1, 5))
-_CHAINS = (_KINDS, *_MAPPED, *late.CHAINS, *sparse_vectors.CHAINS)
+_CHAINS = (_KINDS, *_MAPPED, *late.CHAINS, *late.SPARSE_CHAINS)
 _PACKAGE = "sentence_transformers"
 _PACKAGES = (_PACKAGE, "pylate")
 MODES: dict[OneVector, str] = {
@@ -187,9 +186,9 @@ def _files(sentences: Sentences, encoder: Body) -> dict[str, bytes]:
         module, more = late.pylate_settings(pooling, longest, encoder)
         settings |= more
     elif sentences.is_sparse:
-        places, module = ["", sparse_vectors.PLACE], dict(sparse_vectors.POOLING)
-        kinds = [f"{_PACKAGE}.sparse_encoder.models.{kind}" for kind in sparse_vectors.CHAINS[0]]
-        settings |= sparse_vectors.SETTINGS
+        places, module = ["", "1_SpladePooling"], dict(late.SPARSE_POOLING)
+        kinds = [f"{_PACKAGE}.sparse_encoder.models.{kind}" for kind in late.SPARSE_CHAINS[0]]
+        settings |= late.SPARSE_SETTINGS
     else:
         ends = ["Dense"] * len(sentences.dense) + ["Normalize"] * sentences.normalise
         places = ["", "1_Pooling", *(f"{n}_{kind}" for n, kind in enumerate(ends, 2))]
@@ -233,9 +232,9 @@ def _read(folder: Path, tokenizer: Path) -> Sentences:
     words = read_json(file, _MOST_BYTES) if is_file(file) else {}
     lowered = {"do_lower_case": (*_NOTHING, words.get("do_lower_case") is True)}
     of_modules = {kind: files.get(name, {}) for kind, name in zip(kinds[1:], configs, strict=True)}
-    sparse, of_tokens = kinds in sparse_vectors.CHAINS, kinds in late.CHAINS
-    read = sparse_vectors.of_vocabulary if sparse else late.of_tokens if of_tokens else _of_one
-    known = _ENCODER | lowered | (sparse_vectors.OF_LOGITS if sparse else {})
+    sparse, of_tokens = kinds in late.SPARSE_CHAINS, kinds in late.CHAINS
+    read = late.of_vocabulary if sparse else late.of_tokens if of_tokens else _of_one
+    known = _ENCODER | lowered | (late.OF_LOGITS if sparse else {})
     obstacle, way, longest = read(settings, encoder, of_modules)
     maps = [files.get(f"{path}/config.json", {}) for path in paths if path.endswith("_Dense")]
     dense, refused = late.widths_of(maps if "Pooling" in kinds else ())

@@ -1,4 +1,7 @@
-"""Folders of token vectors: PyLate's is written, that of sentence-transformers 6 is read too."""
+"""Folders of token vectors and sparse ones, of PyLate and sentence-transformers 5 and 6.
+
+Of token vectors PyLate's is written, and that of sentence-transformers 6 is read too.
+"""
 
 import string
 from collections.abc import Collection, Mapping, Sequence
@@ -7,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from bertc.base.storage.plain_file import shown
-from bertc.ir.learning import TOKENS_HEAD, TokenVectors
+from bertc.ir.learning import TOKENS_HEAD, SparseVectors, TokenVectors
 from bertc.ir.network.body import Body
 
 MODEL_TYPES = ("ColBERT", "MultiVectorEncoder")
@@ -44,6 +47,13 @@ _UNSAID = {
     "do_query_expansion": True, "attend_to_expansion_tokens": False, "skiplist_words": ["."],
 }  # fmt: skip
 """Settings of PyLate that its folder does not say."""
+SPARSE_CHAINS = (("MLMTransformer", "SpladePooling"), ("Transformer", "SpladePooling"))
+SPARSE_POOLING = {"pooling_strategy": "max", "activation_function": "relu"}
+SPARSE_SETTINGS = {"model_type": "SparseEncoder", "similarity_fn_name": "dot"}
+"""Settings of the weights that are computed, and of their folder."""
+_LOGITS = {"text": {"method": "forward", "method_output_name": "logits"}}
+OF_LOGITS = {"transformer_task": ("fill-mask",), "modality_config": (_LOGITS,)}
+"""Settings of an encoder that say that its scores are read."""
 
 
 def map_files(pooling: object, dense: Collection[int]) -> dict[str, str]:
@@ -102,6 +112,17 @@ def of_tokens(
     except ValidationError as error:
         name = str(error.errors()[0]["loc"][0])
         return f"token vectors with {name} = {shown(values[name])}", None, 0
+
+
+def of_vocabulary(
+    settings: Mapping[str, Any], encoder: Mapping[str, Any], modules: Mapping[str, Any]
+) -> tuple[str, SparseVectors | None, Any]:
+    """The obstacle to the vectors of a folder, if any; they, and the longest text."""
+    task = {"transformer_task": encoder.get("transformer_task", "fill-mask")}
+    only = {**SPARSE_POOLING, **SPARSE_SETTINGS, "transformer_task": "fill-mask"}
+    known = {name: (value, None) for name, value in {**only, "max_active_dims": None}.items()}
+    obstacle = refusal({**modules["SpladePooling"], **settings, **task}, known)
+    return obstacle, SparseVectors(), encoder.get("max_seq_length")
 
 
 def pylate_settings(

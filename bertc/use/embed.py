@@ -1,8 +1,19 @@
-"""``bertc embed``: vectors of the texts of files, written, or compared with that of one text."""
+"""``bertc embed``: vectors of the texts of files, written, or compared with that of one text.
+
+``bertc export --static`` is a table of token vectors in place of a network, as model2vec makes it.
+Each token is read alone, between special tokens. Its vector is turned to the principal axes of all,
+of which the first ``WIDTH`` stay, and weighs less the more frequent the token is. A text has the
+mean of its tokens' vectors (Tulkens & van Dongen 2024, model2vec/distill).
+
+Axes: n tokens that have a vector, v vocabulary, b rows, s positions, e embedding.
+"""
 
 import glob
+import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
 from itertools import islice
@@ -11,22 +22,38 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from safetensors.torch import save
+from torch import Tensor
 
 from bertc.base.diagnostics import DataError, MissingColumnError, MissingInputError, UsageError
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, is_folder, user_path
-from bertc.hub.sentences import vectors_of
-from bertc.ir.learning import TextKind
+from bertc.cost import units
+from bertc.hub.folders import MODULES, SETTINGS, replacing
+from bertc.hub.sentences import Sentences, vectors_of
+from bertc.ir.learning import TOKENS_HEAD, Embed, TextKind
 from bertc.ir.program.settings import RunPrecision
+from bertc.learn.objectives import MicroBatch
+from bertc.learn.objectives.softmax.similarities import pooled
 from bertc.machine.display import choose
+from bertc.model import Model
+from bertc.run.evaluation.tasks import evaluate_files
 from bertc.run.models.loading import load, place_on_device
-from bertc.run.models.vectors import Embedded, embed, likeness
+from bertc.run.models.vectors import Embedded, TextRow, embed, in_batches, likeness
+from bertc.tasks.examples.task_rows import fill_template, template_of
 from bertc.tasks.layouts.related import read_texts
 from bertc.tasks.layouts.table import DataPart, rows_of
+from bertc.text.cache.store import Progress
 from bertc.text.sources.files import has_columns, matching_files
 from bertc.text.sources.sequences import has_sequences
 from bertc.text.sources.source import lines, opened_stream
+from bertc.text.vocab.vocabulary import Vocabulary, vocabulary_of
 from bertc.use.answer_files import AnswerRow
+
+WIDTH = 256
+HALVED_AT = 1e-4
+"""The frequency at which a token weighs half (Arora et al. 2017, a)."""
+_UNUSED = re.compile(r"\[unused\d+\]")
 
 
 class PlacedText(NamedTuple):
@@ -134,3 +161,122 @@ def write_vectors(texts: Sequence[str], embedded: Embedded, to: Path) -> None:
             columns["vector"] = pa.ListArray.from_arrays(begins, lists) if by_token else lists
         write_table(pa.table(columns), stream)
     durable.replace(to, stream.getvalue())
+
+
+@dataclass(frozen=True)
+class StaticFolder:
+    """A written folder: its table (v, e), the tokens with a vector, and scores on dev."""
+
+    path: Path
+    shape: tuple[int, int]
+    tokens: int
+    notes: tuple[str, ...]
+
+    def summary(self) -> str:
+        """The file, its size, and what is lost."""
+        rows, width = self.shape
+        size = units.bytes_text(4 * rows * width)
+        first = f"{self.path}: {self.tokens:,} vectors of {width} numbers, {size}"
+        return "\n".join([f"{first}, for SentenceTransformer", *self.notes])
+
+
+def export_static(run: Path, to: Path) -> StaticFolder:
+    """Write a folder that ``SentenceTransformer`` reads as StaticEmbedding, and compare it on dev.
+
+    Raises:
+        DataError: if the network makes vectors of tokens, or other ones than bertc computes.
+    """
+    with replacing(to) as fresh:
+        model = load(run)
+        vocabulary = vocabulary_of(run, model.resolved.encoder.vocab_size)
+        ways = vectors_of(run, model.resolved) or Sentences()
+        ways.refuse_obstacle(run)
+        if not isinstance(ways.pooling, str):
+            message = f"{run} makes {ways}, and a table has one vector a text"
+            raise DataError(message, help="a run of embed with pooling=mean, cls, max or last")
+        place_on_device(model, "auto", "fp32")
+        numbers = _read_alone(vocabulary)
+        display = choose(quiet=False)
+        states_ne = _states(model, vocabulary, numbers, ways, display)
+        display.close()
+        vectors_ne = on_main_axes(states_ne)[:, :WIDTH] * weights(len(numbers))[:, None]
+        table_ve = torch.zeros(vocabulary.size, vectors_ne.shape[1])
+        table_ve[numbers] = vectors_ne.float()
+        modules = {"": "StaticEmbedding", "1_Normalize": "Normalize"}
+        written = [
+            {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for n, (path, kind) in enumerate(modules.items())
+        ]
+        (fresh / "model.safetensors").write_bytes(save({"embedding.weight": table_ve}))
+        vocabulary.tokenizer.save(str(fresh / "tokenizer.json"))
+        (fresh / MODULES).write_text(json.dumps(written, indent=2) + "\n")
+        (fresh / SETTINGS).write_text('{"similarity_fn_name": "cosine"}\n')
+    notes = _compare(run, model, table_ve, vocabulary)
+    return StaticFolder(to, (*table_ve.shape,), len(numbers), notes)
+
+
+def _read_alone(vocabulary: Vocabulary) -> list[int]:
+    """Tokens that stand for text, with those for unknown text and padding, by their ids."""
+    stays = {vocabulary.pad, vocabulary.unk}
+    numbers = (n for n in range(vocabulary.size) if n in stays or not vocabulary.special[n])
+    return [number for number in numbers if not _UNUSED.match(vocabulary.token(number))]
+
+
+@torch.no_grad()
+def _states(
+    model: Model, vocabulary: Vocabulary, numbers: list[int], ways: Sentences, show: Progress
+) -> Tensor:
+    """The vector (n, e) of each token as a text."""
+    assert isinstance(ways.pooling, str), "others are refused"
+    maps = [*model.heads[TOKENS_HEAD].children()] if ways.dense else []
+    template, rows, vectors = template_of(vocabulary), list[TextRow](), list[Tensor]()
+    for number in numbers:
+        ids, segments = zip(*fill_template(template, [number], None), strict=True)
+        rows.append(TextRow(sum(map(list, ids), []), sum(map(list, segments), [])))
+    show.begin("reading every token", len(rows), "tokens")
+    for part, inputs in in_batches(model, rows, vocabulary.pad):
+        assert inputs.attention_mask is not None, "rows are padded"
+        states_bsh = model.read_on(inputs).last
+        vectors.append(pooled(ways.pooling, states_bsh, inputs.attention_mask, maps).cpu())
+        show.advance(len(part))
+    show.end()
+    return torch.cat(vectors).double()
+
+
+def on_main_axes(states_ne: Tensor) -> Tensor:
+    """Vectors on their principal axes, the widest first; the largest number of each is positive."""
+    centred_ne = states_ne - states_ne.mean(0)
+    axes_ee: Tensor = torch.linalg.eigh(centred_ne.T @ centred_ne).eigenvectors
+    turned_ne = centred_ne @ axes_ee.flip(1)
+    largest_1e = turned_ne.gather(0, turned_ne.abs().argmax(0, keepdim=True))
+    return turned_ne * largest_1e.sign()
+
+
+def weights(count: int) -> Tensor:
+    """The weights (n,) of tokens whose frequencies fall with their order by Zipf's law."""
+    chances_n = 1 / torch.arange(2, count + 2, dtype=torch.float64)
+    return HALVED_AT / (HALVED_AT + chances_n / chances_n.sum())
+
+
+def _compare(run: Path, model: Model, table_ve: Tensor, vocabulary: Vocabulary) -> tuple[str, ...]:
+    """Scores of the table next to those of the network, on the dev part of the run's own task."""
+    tasks = [t for stage in model.resolved.stages for t in stage.tasks if isinstance(t, Embed)]
+    if not tasks:
+        return ("compared on nothing: the run has no task embed",)
+    title, special_v = tasks[-1].title, torch.from_numpy(vocabulary.special)
+
+    def score(batch: MicroBatch) -> tuple[Tensor, Tensor]:
+        ids_bs = batch.reading.token_ids.cpu()
+        vectors_be = pooled("mean", table_ve[ids_bs], ~special_v[ids_bs])
+        return torch.nn.functional.normalize(vectors_be, dim=-1), torch.zeros(4)
+
+    try:
+        network, _ = evaluate_files(run, title)
+        static, _ = evaluate_files(run, title, within=lambda _: score)
+    except (DataError, MissingInputError) as error:
+        return (f"compared on nothing: {error.message}",)
+    return tuple(
+        f"{title} {part}: {metric} {value:.4f}, of the network {scores[metric]:.4f}"
+        for part, scores in network.scores[title].items()
+        for metric, value in static.scores[title][part].items()
+    )

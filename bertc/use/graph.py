@@ -14,8 +14,7 @@ from bertc.base.diagnostics import DataError
 from bertc.hub.families.config import ClsPlace
 from bertc.hub.families.family import Obstacle, first_of
 from bertc.hub.leaving.target import beyond_last
-from bertc.ir.learning import AnyTask, Embed, Objective, Task, answer
-from bertc.ir.learning.pooling import SparseVectors, TokenVectors
+from bertc.ir.learning import AnyTask, Embed, Objective, SparseVectors, Task, TokenVectors, answer
 from bertc.ir.network.body_node import Wanted
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program import MAIN, Resolved

@@ -18,8 +18,7 @@ from bertc.base.diagnostics import UsageError
 from bertc.hub.families.config import place_of_cls
 from bertc.hub.folders import replacing
 from bertc.hub.leaving.exporting import save_tokenizer
-from bertc.ir.learning import AnyTask, Classify, TextKind
-from bertc.ir.learning.answer import Choice, NamedSpans, Span, Tags
+from bertc.ir.learning import AnyTask, Choice, Classify, NamedSpans, Span, Tags, TextKind
 from bertc.ir.program import Resolved
 from bertc.model import EncoderInputs, Model
 from bertc.run.evaluation.task_lookup import is_imported, task_of

@@ -27,8 +27,7 @@ from bertc.run.models.vectors import embed
 from bertc.tasks.layouts.example import TextExample
 from bertc.tasks.layouts.parts import part_examples
 from bertc.tasks.metrics.metrics import judge, ranked_scores
-from bertc.use.embed import write_vectors
-from bertc.use.static import export_static
+from bertc.use.embed import export_static, write_vectors
 from tests.hub import test_sentences
 from tests.hub.hf_models import respell
 from tests.hub.test_sentences import NOTHING_SAID, POOLED, TEXTS, folder_of, modules, pooling, write

@@ -193,16 +193,16 @@ def test_rows_made_by_hand():
 
     goes_on, elsewhere = 1 << 63, 0
     # From 4 on A may end before 7 or 9, and nine tokens end within the sentence that ends at 15.
-    assert cut(4, False, [0, goes_on, 0]) == [3, 7, 6, 0]  # 4 5 6 | 7 ... 12
-    assert cut(4, False, [1, goes_on, 0]) == [5, 9, 4, 0]  # 4 ... 8 | 9 ... 12
+    assert cut(4, False, [0, goes_on, 0]) == [3, 7, 0]  # 4 5 6 | 7 ... 12
+    assert cut(4, False, [1, goes_on, 0]) == [5, 9, 0]  # 4 ... 8 | 9 ... 12
     # Six tokens from 16 on: whole sentences from 15 to 24, of which six are left.
-    assert cut(4, False, [0, elsewhere, 16]) == [3, 15, 6, 1]
+    assert cut(4, False, [0, elsewhere, 16]) == [3, 15, 1]
     # Over the end of the text into its beginning: 21 ... 2 | 3 ... 6, and the longer is cut.
-    assert cut(21, False, [1, goes_on, 0]) == [5, 27, 4, 0]
+    assert cut(21, False, [1, goes_on, 0]) == [5, 27, 0]
     # Backward place p is token -1 - p, so 14 is at -15: 14 ... 9 | 8 ... 3, cut in turn.
-    assert cut(-15, True, [0, goes_on, 0]) == [5, -9, 4, 0]
+    assert cut(-15, True, [0, goes_on, 0]) == [5, -9, 0]
     # Around 16 the sentences that hold four tokens backward, 16 ... 13: from 19 to 9.
-    assert cut(-15, True, [1, elsewhere, 16]) == [5, -20, 4, 1]
+    assert cut(-15, True, [1, elsewhere, 16]) == [5, -20, 1]
 
 
 @pytest.mark.parametrize("both_ways", [False, True])

@@ -6,8 +6,7 @@ from codecs import BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
 from collections.abc import Iterator
 from pathlib import Path
 
-from bertc.base.diagnostics import DataError, several
-from bertc.base.diagnostics.render import escaped
+from bertc.base.diagnostics import DataError, escaped, several
 from bertc.base.storage.paths import StrPath
 
 SAMPLE_BYTES = 1 << 13

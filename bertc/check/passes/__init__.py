@@ -60,6 +60,3 @@ def resolve(program: Program, diagnostics: Diagnostics | None = None) -> Resolve
     finished = complete(program, findings)
     findings.raise_if_any()
     return assemble(finished)
-
-
-__all__ = ["PASSES", "assemble", "complete", "missing_inputs", "resolve"]

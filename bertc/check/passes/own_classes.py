@@ -24,10 +24,9 @@ from bertc.ir.methods.method import removing
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.sharing import owners_of
 from bertc.ir.own import Own, OwnClass, Size
-from bertc.ir.program import Complete, CompleteSettings, CompleteStage
+from bertc.ir.program import Complete, CompleteSettings, CompleteStage, Given, Origin
 from bertc.ir.terms.masking import Masks
 from bertc.ir.vocabulary import table_rows
-from bertc.ir.written import Given, Origin
 
 _SECONDS, _WAITS, _MOST_BYTES = 60, 10, 2**20
 _Sizes = tuple[tuple[str, int], ...]

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.published.systems import Published
 from bertc.check.passes.settings import asks_about_pairs
-from bertc.ir.learning import Task, Term
-from bertc.ir.learning.augmentation import UNCHANGED
+from bertc.ir.learning import UNCHANGED, Task, Term
 from bertc.ir.network.head import POOLINGS
 from bertc.ir.program.settings import STAGE_SETTINGS
 from bertc.ir.written import Given, Origin, Program, map_terms

@@ -21,11 +21,3 @@ from bertc.ir.learning.pooling import SparseVectors, TokenVectors
 from bertc.ir.learning.schedule import Hours
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Task
 from bertc.ir.learning.vector_task import TOKENS_HEAD, Embed, Rerank, TextKind
-
-__all__ = [
-    "Adam", "Answer", "AnyTask", "Choice", "Choose", "Classify", "Embed", "FromFolder", "Glue",
-    "Hours", "Labels", "Many", "NamedSpans", "Objective", "Optimizer", "PRETRAINING", "Race",
-    "Read", "Regress", "Rerank", "Score", "Several", "Shape", "Span", "Spans", "SparseVectors",
-    "Squad", "TOKENS_HEAD", "Tag", "Tagging", "Tags", "Task", "Teacher", "Term", "TextKind",
-    "TokenVectors", "UNCHANGED", "Vector", "alike", "label_names",
-]  # fmt: skip

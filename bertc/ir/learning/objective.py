@@ -19,10 +19,6 @@ from bertc.ir.terms.rtd import Restore, Rtd
 from bertc.ir.terms.sbo import Sbo
 from bertc.ir.vocabulary import Vocabulary
 
-__all__ = [
-    "MASKED_LM", "PRETRAINING", "Clm", "Mlm", "Mntp", "Nsp", "Objective", "Plm", "Pretraining",
-    "Rtd", "Sbo", "Sop", "Term", "Tlm", "loss_title",
-]  # fmt: skip
 Pretraining = Mlm | Mntp | Tlm | Clm | Plm | Sbo | Nsp | Sop | Rtd | Restore
 """Objectives learned from text alone."""
 PRETRAINING: Mapping[str, type[Pretraining]] = {

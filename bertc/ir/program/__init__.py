@@ -5,14 +5,6 @@ from bertc.ir.program.network import MAIN, Network
 from bertc.ir.program.passing import find_frozen_part, heads_of
 from bertc.ir.program.reading import adaptive_unit, rows_by_direction, split_rows, stand_in
 from bertc.ir.program.resolved import Resolved, Run, frozen_weights, model_weights, trained_names
-from bertc.ir.program.settings import Settings, aliases, layout_of
+from bertc.ir.program.settings import Settings, layout_of
 from bertc.ir.program.stage import METHODS, AnyStage, Stage, TaskStage, TextStage
 from bertc.ir.written import Given, Origin, Program, StageGiven, map_terms
-
-__all__ = [
-    "AnyStage", "Complete", "CompleteSettings", "CompleteStage", "Given", "MAIN", "METHODS",
-    "Network", "Origin", "Program", "Resolved", "Run", "Settings", "Stage", "StageGiven",
-    "TaskStage", "TextStage", "adaptive_unit", "aliases", "find_frozen_part", "frozen_weights",
-    "heads_of", "layout_of", "map_terms", "model_weights", "rows_by_direction", "split_rows",
-    "stand_in", "trained_names",
-]  # fmt: skip

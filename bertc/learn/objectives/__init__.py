@@ -5,9 +5,3 @@ from bertc.learn.objectives.corruption import corrupt, mask_key, with_guesses
 from bertc.learn.objectives.targets import Inputs, MicroBatch, TaskTargets, VocabTensors
 from bertc.learn.objectives.term import HeadInput, RowView, token_logits
 from bertc.learn.objectives.terms import Losses, Teaching, joined, states_of, tensors_of
-
-__all__ = [
-    "HeadInput", "Inputs", "Losses", "MicroBatch", "RowView", "TaskTargets", "TaskTensors",
-    "Teaching", "VocabTensors", "corrupt", "joined", "mask_key", "states_of", "tensors_of",
-    "token_logits", "with_guesses",
-]  # fmt: skip

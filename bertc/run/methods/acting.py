@@ -28,8 +28,7 @@ from bertc.ir.network.sharing import OUTPUTS, SharedPart
 from bertc.ir.program import Stage
 from bertc.ir.weight_maps.pruned import ByLayer, choose_by_score, entries, units
 from bertc.learn.step.engines import local_shard, local_shards
-from bertc.model import Model
-from bertc.model.body import profile_as
+from bertc.model import Model, profile_as
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.records.metrics import Ended, describe
 from bertc.run.records.results import mean_score

@@ -18,8 +18,8 @@ from bertc.text.rows.index import overhangs
 
 SPECIAL_TOKENS = 3
 """Special tokens of a row: a separator after each segment, and [CLS]."""
-Segments = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]
-"""Length of A, which continues the running text, place and length of B, and if B is random text."""
+Segments = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]
+"""Length of A, which continues the running text, place of B, and if B is random text."""
 
 
 class Lanes(NamedTuple):
@@ -92,7 +92,7 @@ class StreamPairs(RunningRows):
         reuse, seq = self.reuse, self.seq
         room = seq - reuse - SPECIAL_TOKENS
         begins = lanes._replace(places=lanes.places + reuse)
-        a_b, place_b, _, elsewhere_b = cut_segments(text, begins, room, bits_bn)
+        a_b, place_b, elsewhere_b = cut_segments(text, begins, room, bits_bn)
         lane_s, middle_b1 = np.arange(seq), (reuse + a_b)[:, None]
         in_b_bs = lane_s > middle_b1
         second_bs = place_b[:, None] + lane_s - middle_b1 - 1
@@ -129,8 +129,7 @@ def cut_segments(text: Endless, lanes: Lanes, room: int, bits_bn: NDArray[np.uin
     place_b, b_b = _anywhere(text, lanes, room, np.maximum(1, room - a_b), bits_bn[:, 2])
     place_b = np.where(elsewhere_b, place_b, lanes.places + a_b)
     b_b = np.where(elsewhere_b, b_b, end_b - a_b)
-    from_a_b, from_b_b = overhangs(a_b, b_b, room)
-    return a_b - from_a_b, place_b, b_b - from_b_b, elsewhere_b
+    return a_b - overhangs(a_b, b_b, room)[0], place_b, elsewhere_b
 
 
 def _anywhere(

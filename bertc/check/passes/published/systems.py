@@ -6,9 +6,8 @@ from typing import Literal, NamedTuple, TypedDict
 
 from bertc.check.passes.published import today
 from bertc.check.passes.published.today import Recipe, chooses, glue_name, reads
-from bertc.ir.learning import Classify, Embed, Read, Regress, Rerank, Tag
+from bertc.ir.learning import Adam, Classify, Embed, Read, Regress, Rerank, Tag
 from bertc.ir.learning.answer import Conditioned
-from bertc.ir.learning.optimizer import Adam
 from bertc.ir.learning.schedule import ConstantRate, Polynomial
 from bertc.ir.learning.task import Glue, Squad, Tagging, Task, Xnli
 from bertc.ir.network.head import PoolerKind

@@ -2,8 +2,7 @@
 
 from typing import Literal, Required, TypedDict
 
-from bertc.ir.learning import Choose, Glue, Race, Read, Squad, Tag, Tagging, Task
-from bertc.ir.learning.optimizer import Adam
+from bertc.ir.learning import Adam, Choose, Glue, Race, Read, Squad, Tag, Tagging, Task
 from bertc.ir.learning.schedule import Polynomial
 from bertc.ir.network.head import PoolerKind
 
