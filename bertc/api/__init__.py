@@ -15,8 +15,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, TypeAlias
 
 from bertc.base.diagnostics import Diagnostics, Source, Span, SpecError, UsageError, escaped
-from bertc.check.compiling import compile_spec
-from bertc.check.compiling import points as points
+from bertc.check.compiling import compile_spec, points as points
 from bertc.check.passes.tasks import drop_settings_of_text
 from bertc.ir.program import Given, Origin, Program, Resolved, Settings
 from bertc.lang import quote, setting_shape, show_value

@@ -101,8 +101,7 @@ def estimate(
         _show_difference(specs, set or (), device, json)
     from bertc.api import points
     from bertc.check.facts.texts import add_texts, full_rows, row_lengths
-    from bertc.cost import as_json, as_table, convention_named, where_table
-    from bertc.cost import estimate as run
+    from bertc.cost import as_json, as_table, convention_named, estimate as run, where_table
 
     counting = convention_named(convention)
     programs = [point for spec in specs for point in points(spec, set or ())]

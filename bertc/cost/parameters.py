@@ -7,8 +7,7 @@ from math import prod
 from bertc.cost.figures import FP32, Execution, Parameters
 from bertc.ir import operation as op
 from bertc.ir.base import ZEROS, Weight, once
-from bertc.ir.learning import Term
-from bertc.ir.learning import optimizer as rules
+from bertc.ir.learning import Term, optimizer as rules
 from bertc.ir.network.body import counted_weights
 from bertc.ir.program import Network, Stage, frozen_weights
 from bertc.ir.terms.node import weights_of_heads

@@ -15,8 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from bertc.ir.methods.adapter import Lora
 from bertc.ir.network.body_node import Wanted
-from bertc.ir.network.encoder import DECODER, decoder_positions
-from bertc.ir.network.encoder import Encoder as EncoderNode
+from bertc.ir.network.encoder import DECODER, Encoder as EncoderNode, decoder_positions
 from bertc.model.attention.kinds import build_attention
 from bertc.model.attention.masks import OF_ALL_QUERIES
 from bertc.model.body import LAST, BodyModule, Outputs, Projected, profile_as

@@ -16,8 +16,7 @@ from bertc.ir.network.body import Body
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.head import POOLINGS, AdaptiveHead, LinearHead, TransformHead
 from bertc.ir.network.norm import NormFunction
-from bertc.ir.terms import heads as nodes
-from bertc.ir.terms import vector_heads as vector_nodes
+from bertc.ir.terms import heads as nodes, vector_heads as vector_nodes
 from bertc.ir.terms.heads import ConditionedSpanHead
 from bertc.ir.terms.node import TermNode
 from bertc.ir.terms.task_head import NamedSpanHead, StatesHead

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from bertc.ir.network.attention_node import Gate, GatedAttention
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.residual import Residual as Kinds
-from bertc.ir.network.residual import stream_name
+from bertc.ir.network.residual import Residual as Kinds, stream_name
 from bertc.ir.network.sharing import SharedPart
 from bertc.model.attention.masks import AttentionMask
 from bertc.model.body import Projected, profile_as

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bertc.base.diagnostics import UsageError, several
-from bertc.ir.learning import AnyTask, Choose, Spans, Tag
-from bertc.ir.learning import answer as kinds
+from bertc.ir.learning import AnyTask, Choose, Spans, Tag, answer as kinds
 from bertc.ir.learning.task import OwnTask
 from bertc.ir.program import Stage
 from bertc.machine.display import choose

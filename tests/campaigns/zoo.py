@@ -35,8 +35,7 @@ from bertc.tasks.examples.encode import encode
 from bertc.tasks.layouts.example import TextExample
 from bertc.text.vocab.vocabulary import Vocabulary, vocabulary_of
 from tests.campaigns.options import read_options
-from tests.hub import hf_tokenizers as known
-from tests.hub import test_tasks
+from tests.hub import hf_tokenizers as known, test_tasks
 from tests.hub.hf_models import CASES, Case
 from tests.hub.hf_tokenizers import Folder, Words
 from tests.hub.test_round_trip import encoded, mlm_logits

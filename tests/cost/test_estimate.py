@@ -10,8 +10,7 @@ import pytest
 from bertc.api import points, resolve
 from bertc.base.diagnostics import UsageError
 from bertc.cost import as_json, as_table, device_named, estimate, where_table
-from bertc.cost.machines import device as machine_device
-from bertc.cost.machines import devices
+from bertc.cost.machines import device as machine_device, devices
 from bertc.cost.machines.devices import (
     ACCELERATORS,
     GIB,

@@ -31,8 +31,7 @@ from bertc.run.records.checkpoints import _manifest
 from bertc.use import trained
 from bertc.use.fill_mask import fill
 from tests.hub.hf_models import MODERN, SMALL, XLM, XLNET, case, config_of
-from tests.hub.hf_tokenizers import ROBERTA, Folder, Words
-from tests.hub.hf_tokenizers import XLNET as TOKENS_OF_XLNET
+from tests.hub.hf_tokenizers import ROBERTA, XLNET as TOKENS_OF_XLNET, Folder, Words
 from tests.hub.programs import Wordless, assert_same, objective, program, tensors
 
 BERT_WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

@@ -29,8 +29,7 @@ from bertc.use.embed import embed_file, refuse_other_files
 from bertc.use.trained import Trained
 from tests.hub.hf_models import SMALL
 from tests.hub.test_runs import make_run
-from tests.lab.onnx.conftest import NETWORK, run_of
-from tests.lab.onnx.conftest import TEXTS as PLAIN
+from tests.lab.onnx.conftest import NETWORK, TEXTS as PLAIN, run_of
 
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", ":", "query", "passage")
 TEXTS = ["a b c", "b", "", "a b c d e f g h " * 9, "h g : query"]

@@ -13,16 +13,14 @@ import bertc
 from bertc.api import resolve
 from bertc.base.diagnostics import BertcError, DataError, SpecError
 from bertc.ir.learning.custom_task import Classify
-from bertc.ir.vocabulary import Bytes, TokenizerFile, Unigram
-from bertc.ir.vocabulary import Words as WordsNode
+from bertc.ir.vocabulary import Bytes, TokenizerFile, Unigram, Words as WordsNode
 from bertc.run.models.runs import import_run
 from bertc.tasks.examples.encode import encode
 from bertc.tasks.layouts.example import TextExample
 from bertc.text.vocab.learned import learn
 from bertc.text.vocab.vocabulary import from_tokenizer, load_vocabulary, vocabulary_of
 from tests.hub import hf_tokenizers as known
-from tests.hub.hf_models import XLNET as XLNET_SIZES
-from tests.hub.hf_models import case
+from tests.hub.hf_models import XLNET as XLNET_SIZES, case
 from tests.hub.hf_tokenizers import BERT, PLAIN, ROBERTA, WRITTEN, XLNET, Folder, Words, more
 
 ROWS = 1_000

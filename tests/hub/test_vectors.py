@@ -20,8 +20,7 @@ from bertc import lab_api
 from bertc.base.diagnostics import DataError, SpecError, UsageError
 from bertc.ir.learning.pooling import TokenVectors
 from bertc.ir.learning.vector_task import Embed, InColumn, Rerank
-from bertc.learn.objectives.softmax.similarities import related_losses
-from bertc.learn.objectives.softmax.similarities import search as similarities
+from bertc.learn.objectives.softmax.similarities import related_losses, search as similarities
 from bertc.run.models.runs import export_run, import_run
 from bertc.run.models.vectors import embed
 from bertc.tasks.layouts.example import TextExample

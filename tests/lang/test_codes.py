@@ -10,8 +10,7 @@ from bertc.base.diagnostics import Diagnostics, UsageError, codes, explain
 from bertc.base.diagnostics.diagnostic import GROUPS
 from bertc.check import passes
 from bertc.check.compiling import equalise
-from bertc.check.facts import counts
-from bertc.check.facts import facts as filled_in
+from bertc.check.facts import counts, facts as filled_in
 from bertc.check.facts.texts import look_at_text, read_files
 from bertc.check.passes.changing.beginning import vectors as vectors_fit
 from bertc.hub.leaving.target import remark_own_layout

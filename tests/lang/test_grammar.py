@@ -6,10 +6,8 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from lark import Lark
-from lark import Token as LarkToken
+from hypothesis import given, settings, strategies as st
+from lark import Lark, Token as LarkToken
 
 from bertc import lang
 from bertc.base.diagnostics import Diagnostics, Source, SpecError, codes

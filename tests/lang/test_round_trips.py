@@ -8,8 +8,7 @@ from itertools import product
 from types import UnionType
 
 import pytest
-from hypothesis import given, reject, settings
-from hypothesis import strategies as st
+from hypothesis import given, reject, settings, strategies as st
 from pydantic import ValidationError
 
 from bertc import lang

@@ -11,8 +11,7 @@ from bertc.ir.learning.objective import Mlm
 from bertc.ir.terms.masking import SpanUnit
 from bertc.learn.objectives import Inputs, VocabTensors
 from bertc.learn.objectives.draws import below, bits, order_keys, unit
-from bertc.learn.objectives.text import choice
-from bertc.learn.objectives.text import spans as drawing
+from bertc.learn.objectives.text import choice, spans as drawing
 
 Word = tuple[int, int]
 

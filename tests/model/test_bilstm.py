@@ -28,8 +28,7 @@ from bertc.text.vocab.vocabulary import vocabulary_of
 from tests.fixes import apply_fixes
 from tests.hub.programs import Wordless, tensors
 from tests.net.programs import PROGRAMS, TOY
-from tests.run.conftest import lines as metrics
-from tests.run.conftest import resumed_is_the_same
+from tests.run.conftest import lines as metrics, resumed_is_the_same
 
 LENGTHS = (11, 7, 1)
 CASES = ["bilstm(20)", "bilstm(20, layers=2)"]

@@ -13,12 +13,14 @@ from bertc.ir.base import TruncatedNormal
 from bertc.ir.program.resolved import Resolved
 from bertc.learn.objectives.term import token_logits
 from bertc.model import Model, build
-from tests.model import material
-from tests.model import test_causal as causal
-from tests.model import test_disentangled as disentangled
-from tests.model import test_positions as positions
-from tests.model import test_relative as relative
-from tests.model import test_two_streams as streams
+from tests.model import (
+    material,
+    test_causal as causal,
+    test_disentangled as disentangled,
+    test_positions as positions,
+    test_relative as relative,
+    test_two_streams as streams,
+)
 from tests.model.material import ROWS, assert_counted
 from tests.run import test_electra as gdes
 

@@ -5,15 +5,12 @@ import torch
 import torch.nn.functional as F
 
 from bertc.ir.base import ZEROS, Weight
-from bertc.ir.network.norm import LayerNorm as LayerNormNode
-from bertc.ir.network.norm import NormFunction
-from bertc.ir.network.norm import RmsNorm as RmsNormNode
+from bertc.ir.network.norm import LayerNorm as LayerNormNode, NormFunction, RmsNorm as RmsNormNode
 from bertc.learn.objectives.softmax import cross_entropy
 from bertc.model.attention.attend import attend
 from bertc.model.attention.masks import Mask
 from bertc.model.ffn import activate, activated, gate_activated
-from bertc.model.native import kernels as tensors
-from bertc.model.native import library
+from bertc.model.native import kernels as tensors, library
 from bertc.model.native.kernels import drop, dropout, kernels_for, missing
 from bertc.model.norm import build_norm, sum_and_norm
 from bertc.model.positions import Angles, Rotation

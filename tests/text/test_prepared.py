@@ -28,8 +28,7 @@ from bertc.base.diagnostics import (
     MissingInputError,
     UsageError,
 )
-from bertc.base.storage import place as places
-from bertc.base.storage import stores
+from bertc.base.storage import place as places, stores
 from bertc.base.storage.place import FolderAt
 from bertc.ir.data import Prepared
 from bertc.ir.program.resolved import Resolved

@@ -22,8 +22,7 @@ from bertc.base.diagnostics.render import render
 from bertc.base.storage import place
 from bertc.ir.data import Corpus, Docstrings, Files, Hf
 from bertc.tasks.layouts.survey import survey
-from bertc.text.sources import files as text_files
-from bertc.text.sources import opening, source
+from bertc.text.sources import files as text_files, opening, source
 from bertc.text.sources.opening import open_source
 from bertc.text.sources.source import Piece, split_sentences
 

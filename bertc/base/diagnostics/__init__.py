@@ -1,34 +1,33 @@
 """Diagnostics: mistakes as data, errors with exit codes, and their rendering."""
 
-from bertc.base.diagnostics.diagnostic import Diagnostic as Diagnostic
-from bertc.base.diagnostics.diagnostic import Diagnostics as Diagnostics
-from bertc.base.diagnostics.diagnostic import Fix as Fix
-from bertc.base.diagnostics.diagnostic import Note as Note
-from bertc.base.diagnostics.diagnostic import Source as Source
-from bertc.base.diagnostics.diagnostic import Span as Span
-from bertc.base.diagnostics.diagnostic import SpecError as SpecError
-from bertc.base.diagnostics.diagnostic import codes as codes
-from bertc.base.diagnostics.diagnostic import explain as explain
-from bertc.base.diagnostics.errors import BertcError as BertcError
-from bertc.base.diagnostics.errors import CannotWriteError as CannotWriteError
-from bertc.base.diagnostics.errors import DataError as DataError
-from bertc.base.diagnostics.errors import GivenUpError as GivenUpError
-from bertc.base.diagnostics.errors import LostStoreError as LostStoreError
-from bertc.base.diagnostics.errors import MachineError as MachineError
-from bertc.base.diagnostics.errors import MissingColumnError as MissingColumnError
-from bertc.base.diagnostics.errors import MissingInputError as MissingInputError
-from bertc.base.diagnostics.errors import ResumeRefusedError as ResumeRefusedError
-from bertc.base.diagnostics.errors import StoppedError as StoppedError
-from bertc.base.diagnostics.errors import UnsafeError as UnsafeError
-from bertc.base.diagnostics.errors import UsageError as UsageError
-from bertc.base.diagnostics.errors import as_data_error as as_data_error
-from bertc.base.diagnostics.errors import listed as listed
-from bertc.base.diagnostics.errors import nearest as nearest
-from bertc.base.diagnostics.errors import refuse_all as refuse_all
-from bertc.base.diagnostics.errors import several as several
-from bertc.base.diagnostics.render import InNotebooks as InNotebooks
-from bertc.base.diagnostics.render import Table as Table
-from bertc.base.diagnostics.render import escaped as escaped
-from bertc.base.diagnostics.render import for_terminal as for_terminal
-from bertc.base.diagnostics.render import html_text as html_text
-from bertc.base.diagnostics.render import render as render
+from bertc.base.diagnostics.diagnostic import (
+    Diagnostic,
+    Diagnostics,
+    Fix,
+    Note,
+    Source,
+    Span,
+    SpecError,
+    codes,
+    explain,
+)
+from bertc.base.diagnostics.errors import (
+    BertcError,
+    CannotWriteError,
+    DataError,
+    GivenUpError,
+    LostStoreError,
+    MachineError,
+    MissingColumnError,
+    MissingInputError,
+    ResumeRefusedError,
+    StoppedError,
+    UnsafeError,
+    UsageError,
+    as_data_error,
+    listed,
+    nearest,
+    refuse_all,
+    several,
+)
+from bertc.base.diagnostics.render import InNotebooks, Table, escaped, for_terminal, render

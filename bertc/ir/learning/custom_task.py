@@ -6,8 +6,7 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import AfterValidator, Field
 
 from bertc.ir.base import BY_KIND, Count, Node, Off
-from bertc.ir.learning import answer as answers
-from bertc.ir.learning import task as tasks
+from bertc.ir.learning import answer as answers, task as tasks
 from bertc.ir.learning.vector_task import Embed, Rerank
 from bertc.ir.terms.task_head import MOST_NAMES
 

@@ -12,8 +12,7 @@ from pydantic_core import ErrorDetails
 
 from bertc import DataError, MissingInputError
 from bertc.lab.reproduce.table import Before, Claim, Measure, Need, Row, Scale, Table
-from bertc.lab_api import Table as TextTable
-from bertc.lab_api import shipped_specs
+from bertc.lab_api import Table as TextTable, shipped_specs
 
 TOML = ".toml"
 SCALES = "scales"

@@ -12,8 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from bertc.ir.network.attention import RelativeAttention as RelativeNode
-from bertc.ir.network.attention import strips
+from bertc.ir.network.attention import RelativeAttention as RelativeNode, strips
 from bertc.ir.network.encoder import Encoder
 from bertc.model.attention.attend import attend, join_heads, rows_at_once, split_heads
 from bertc.model.attention.masks import Mask, exports, mask_of, rows_of, select_rows

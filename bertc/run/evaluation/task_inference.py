@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from bertc.ir.learning import AnyTask, Embed, NamedSpans, Span
 from bertc.ir.program import MAIN, Stage
-from bertc.learn.objectives import HeadInput, MicroBatch, joined, states_of
-from bertc.learn.objectives import answers as scoring
+from bertc.learn.objectives import HeadInput, MicroBatch, answers as scoring, joined, states_of
 from bertc.learn.objectives.text.pairs import EmbedTensors
 from bertc.learn.step.feed import to_micro_batch
 from bertc.machine.machine import finish

@@ -18,8 +18,7 @@ from bertc.lab.editor.place import place_at
 from bertc.lab.editor.reading import read_checked
 from bertc.lab.editor.suggestions import suggestions
 from bertc.lang.files import shipped_place
-from docs.grammars import TEXT_MATE_FILE
-from docs.grammars import text as grammar
+from docs.grammars import TEXT_MATE_FILE, text as grammar
 
 URI = "file:///mine.bertc"
 EVERYWHERE = types.Range(types.Position(0, 0), types.Position(10**6, 0))

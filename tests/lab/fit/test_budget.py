@@ -13,8 +13,7 @@ from bertc.api import points, programs, resolve
 from bertc.base.diagnostics import SpecError, UsageError
 from bertc.check.compiling import most_steps
 from bertc.cost import as_table, estimate
-from bertc.lab.fit import candidate as fits
-from bertc.lab.fit import fitting as module
+from bertc.lab.fit import candidate as fits, fitting as module
 from bertc.lab.fit.candidate import Budget, budget
 from bertc.lab.fit.fitting import choose
 from bertc.lab.fit.sizes import family_of

@@ -11,7 +11,8 @@ import pytest
 from scipy import stats
 
 from bertc import estimate, lab_api, train
-from bertc.base.diagnostics import DataError, Table, html_text
+from bertc.base.diagnostics import DataError, Table
+from bertc.base.diagnostics.render import html_text
 from bertc.cost.planning.plan import Plan
 from bertc.lab.report.cost import ELSEWHERE, estimated_cost
 from bertc.lab.report.curves import RunCurves, curves_section, panels

@@ -26,8 +26,7 @@ from bertc.tasks.layouts.example import (
     TextExample,
     gold,
 )
-from bertc.tasks.layouts.parts import dev_parts, part_examples
-from bertc.tasks.layouts.parts import read_examples as read_part
+from bertc.tasks.layouts.parts import dev_parts, part_examples, read_examples as read_part
 from bertc.tasks.layouts.table import DataPart
 
 PAIR = "sentence1\tsentence2"

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from seqeval.metrics import classification_report as seqeval_report
-from seqeval.metrics import f1_score as seqeval_f1
+from seqeval.metrics import classification_report as seqeval_report, f1_score as seqeval_f1
 from sklearn import metrics as sklearn_metrics
 
 from bertc.base.diagnostics import DataError
