@@ -23,15 +23,7 @@ from bertc.model.embeddings import Embeddings, Tokens
 from bertc.model.ffn import build_ffn
 from bertc.model.heads import Pooler
 from bertc.model.inputs import AttentionInputs, EncoderInputs, gather_positions
-from bertc.model.layer import (
-    AttentionPart,
-    Compute,
-    Context,
-    Layer,
-    Projects,
-    Stream,
-    compute_layer,
-)
+from bertc.model.layer import AttentionPart, Compute, Context, Layer, Stream, compute_layer
 from bertc.model.native.kernels import dropout
 from bertc.model.norm import norm_if_any
 from bertc.model.positions import LearnedPositions
@@ -104,7 +96,7 @@ class Encoder(BodyModule):
                 context = context.select_queries(inputs, inputs.output_positions)
                 x, keys = gather_positions(x, inputs.output_positions), x if keys is None else keys
                 stream.select(inputs.output_positions)
-            also: Projects = "too" if number + 1 in request.projections else "no"
+            also = "too" if number + 1 in request.projections else "no"
             also = also if number < computed else "alone"
             x, projected, between = layer(compute, x, keys, context, also, stream.earlier(number))
             stream.add(between, x)

@@ -12,20 +12,9 @@ import numpy as np
 from bertc.base.diagnostics import DataError, listed
 from bertc.base.storage.paths import is_file
 from bertc.ir.data import Hf
-from bertc.ir.learning import (
-    Answer,
-    AnyTask,
-    Classify,
-    Glue,
-    NamedSpans,
-    Several,
-    Spans,
-    Tag,
-    Tagging,
-    Tags,
-    label_names,
-)
-from bertc.ir.learning.answer import PLAIN_LOSS, BalancedLoss, Score, names_spans
+from bertc.ir.learning import Answer, AnyTask, Classify, NamedSpans, Spans, Tag, Tags, label_names
+from bertc.ir.learning.answer import PLAIN_LOSS, BalancedLoss, Score, Several, names_spans
+from bertc.ir.learning.task import Glue, Tagging
 from bertc.ir.program import Stage
 from bertc.tasks.examples.copies import Copier
 from bertc.tasks.examples.encode import encode
