@@ -169,18 +169,11 @@ WRONG = (
 WRONG_ARGUMENTS = ("zzz", "-1", "2M", '"text"', "[1, 2, 3]", "1.5")
 
 
-def kinds(shape):
-    nodes = (
-        leaf.options for leaf in shapes.single_shapes(shape) if isinstance(leaf, shapes.KindShape)
-    )
-    return {name: node for options in nodes for name, node in options.items()}
-
-
 def of_setting(setting):
     """A setting with values that it cannot have, and with every kind that it can, wrongly said."""
     shape = shapes.setting_shape(setting)
     yield from (f"{setting}={value}" for value in WRONG)
-    for kind, node in kinds(shape).items():
+    for kind, node in shape.single.kinds.items():
         yield f"{setting}={kind}"
         yield f"{setting}={call_text(kind, 'zzz=1')}"
         yield f"{setting}={call_text(kind, '1, 2, 3, 4, 5, 6')}"
@@ -188,7 +181,7 @@ def of_setting(setting):
             wrong = (call_text(kind, f"{name}={value}") for value in WRONG_ARGUMENTS)
             yield from (f"{setting}={call}" for call in wrong)
             yield f"{setting}={call_text(kind, f'{name[:-1]}x=1')}"
-            for word in kinds(inner):
+            for word in inner.single.kinds:
                 yield f"{setting}={call_text(kind, f'{name}={word}(zzz=1)')}"
             if not (info := node.model_fields[name]).is_required():
                 yield f"{name}={show_value(info.default, inner)}"

@@ -13,8 +13,7 @@ from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.ir.written import Given, Origin, OriginKind, Program
 from bertc.lang.lowering import grids
 from bertc.lang.lowering.convert import Converter
-from bertc.lang.lowering.mistakes import given_twice
-from bertc.lang.lowering.scalars import BAD
+from bertc.lang.lowering.mistakes import BAD, given_twice
 from bertc.lang.lowering.unknown import SpecContext, refuse_setting
 from bertc.lang.read.scan import MOST_MISTAKES
 from bertc.lang.read.shapes import arguments, block_kind, setting_shape

@@ -1,15 +1,15 @@
-"""Reports of unknown settings, which may be arguments of a kind, and of unknown arguments."""
+"""Reports of unknown settings, which may be arguments of a kind."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bertc.base.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
+from bertc.base.diagnostics import Diagnostics, Fix, Note, listed, nearest
 from bertc.ir.fixes import call_text
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.ir.written import Program
-from bertc.lang.lowering.scalars import Slot
-from bertc.lang.read.shapes import Shape, arguments, kinds_in, setting_shape
-from bertc.lang.read.tree import Argument, Call, Placed, Ratio, Setting, Value
+from bertc.lang.lowering.mistakes import rest_of_line
+from bertc.lang.read.shapes import arguments, kinds_in, setting_shape
+from bertc.lang.read.tree import Call, Setting
 
 MOST_CHARACTERS = 100
 """A longer value of an argument is not repeated in a help."""
@@ -69,49 +69,3 @@ def refuse_setting(item: Setting, block: str, spec: SpecContext, diagnostics: Di
         help=near + rest_of_line(item.name, item) if near else "remove it",
         fix=Fix(item.name.span, near) if near else Fix(item.span, ""),
     )
-
-
-def refuse_argument(
-    argument: Argument, kind: str, shapes: Mapping[str, Shape], fitting: Collection[str], slot: Slot
-) -> None:
-    """Report a named argument that the kind lacks; ``fitting`` ones could have its value."""
-    call = slot.value
-    assert argument.name is not None, "an unnamed argument takes a known name"
-    name = argument.name.text
-    names_given = [a.name.text for a in call.arguments if a.name] if isinstance(call, Call) else []
-    known = f"its arguments: {listed(shapes)}" if shapes else "it has no arguments"
-    free = [n for n in fitting or shapes if n not in names_given]
-    only = isinstance(argument.value, Ratio) and len(free) == 1
-    near = free[0] if only else nearest(name, free)
-    help, fix = "remove it", removal(argument, call)
-    if near:
-        help, fix = near + rest_of_line(argument.name, argument), Fix(argument.name.span, near)
-    slot.diagnostics.error(
-        "E104",
-        f"`{kind}` has no argument `{name[:40]}`",
-        argument.name.span,
-        label=f"did you mean `{near}`?" if near else "",
-        notes=(Note(known),),
-        help=help,
-        fix=fix,
-    )
-
-
-def rest_of_line(name: Placed, item: Placed) -> str:
-    """The text after a name within its setting or argument; dots if it is long."""
-    rest = item.span.source.text[name.span.end : item.span.end]
-    return rest if len(rest) <= 40 and "\n" not in rest else " ..."
-
-
-def removal(argument: Argument, call: Value) -> Fix | None:
-    """The edit that removes an argument from a call, with its comma."""
-    if not isinstance(call, Call):
-        return None
-    place = call.arguments.index(argument)
-    source = argument.span.source
-    if len(call.arguments) == 1:
-        return Fix(Span(source, call.name.span.end, call.span.end), "")
-    if place:
-        before = call.arguments[place - 1].span.end
-        return Fix(Span(source, before, argument.span.end), "")
-    return Fix(Span(source, argument.span.start, call.arguments[1].span.start), "")

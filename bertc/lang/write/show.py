@@ -36,12 +36,12 @@ def show_value(value: Any, shape: shapes.Shape | None = None, *, full: bool = Fa
     match value:
         case bool():
             return "true" if value else "false"
-        case float() if value == 1 and isinstance(shape, shapes.EitherShape):
+        case float() if value == 1 and shape and shape.whole:
             return "100%"  # 1 is a number of steps
         case int() | float():
             return show_number(value)
         case str():
-            return value if shape and value in shapes.choice_words(shape) else quote(value)
+            return value if shape and value in shape.single.words else quote(value)
         case Node():
             return _node(value, full)
         case tuple():
