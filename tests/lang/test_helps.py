@@ -15,9 +15,9 @@ from bertc import lang
 from bertc.base.diagnostics import Diagnostics, Source, codes
 from bertc.check import passes
 from bertc.ir.fixes import call_text
-from bertc.ir.program.settings import Settings
+from bertc.ir.program.settings import Settings, canonical
 from bertc.lang import helps
-from bertc.lang.helps import alternatives, apply_edits, own_name, settings_written
+from bertc.lang.helps import alternatives, apply_edits, settings_written
 from bertc.lang.read import shapes
 from bertc.lang.read.tree import Block
 from bertc.lang.write.show import show_value
@@ -51,7 +51,7 @@ class Written:
 
     def settings(self):
         """Those of the spec and of its blocks, by their own names."""
-        return helps.written_settings(lang.parse(self.spec, diagnostics=Diagnostics()))
+        return helps.written_settings(lang.parse(self.spec, diagnostics=Diagnostics()).items)
 
     def blocks(self, span):
         """Names of the blocks that a span touches: ``generator { ... }`` is a setting."""
@@ -72,7 +72,7 @@ class Written:
         """The same with settings in the place of those that it has, or else at its end."""
         sets, rest = list(self.sets), []
         for setting in lang.parse(text).settings():
-            name = own_name(setting).text
+            name = canonical(setting.name.text)
             hits = [number for number, each in enumerate(sets) if settings_written(each) == {name}]
             if hits:
                 sets[hits[-1]] = setting.span.text

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from bertc import lang
 from bertc.base.diagnostics import Diagnostics
+from bertc.cli.emit import emit
 from bertc.ir.base import Node, is_plain
 from bertc.ir.program.settings import Settings, aliases
 from bertc.ir.written import Given, Origin, Program
@@ -175,7 +176,7 @@ stage "a \\"long\\" one" {
 
 def test_origins_become_comments_that_read_as_nothing():
     (program,) = lang.load("hidden=256", ["heads=4"])
-    text = lang.show(program, origins=True)
+    text = emit("hidden=256", ["heads=4"], "program")
     assert "hidden = 256  # written: <spec>:1:1" in text
     assert "heads = 4  # set: --set #1:1:1" in text
     assert lang.load(text) == [program]

@@ -135,9 +135,10 @@ class Converter:
         for argument in arguments:
             name = argument.name.text if argument.name else next(order, None)
             if name is None:
-                mistakes.too_many_arguments(argument, node, kind, slot)
+                mistakes.too_many_arguments(argument, node, kind, self._slot(place, value))
             elif name not in known and not node.others:
                 fitting = [n for n, s in known.items() if self._fits(argument.value, s)]
+                slot = self._slot(place, value)
                 mistakes.wrong_argument(argument, kind, known, fitting, slot)
             elif name in first:
                 note = Note("first given here", first[name].span)

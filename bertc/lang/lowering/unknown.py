@@ -1,11 +1,10 @@
 """Reports of unknown settings, which may be arguments of a kind."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from bertc.base.diagnostics import Diagnostics, Fix, Note, listed, nearest
 from bertc.ir.fixes import call_text
-from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
+from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases, canonical
 from bertc.ir.written import Program
 from bertc.lang.lowering.mistakes import rest_of_line
 from bertc.lang.read.shapes import arguments, kinds_in, setting_shape
@@ -15,27 +14,17 @@ MOST_CHARACTERS = 100
 """A longer value of an argument is not repeated in a help."""
 
 
-@dataclass
-class SpecContext:
-    """The context of a setting: the other settings of the spec, and the spec that it extends."""
+def refuse_setting(
+    item: Setting,
+    block: str,
+    written: Sequence[Setting],
+    base: Program | None,
+    diagnostics: Diagnostics,
+) -> None:
+    """Report an unknown setting, in a stage too; it may be an argument of a kind.
 
-    written: Mapping[str, Setting] = field(default_factory=dict)
-    base: Program | None = None
-
-    def current(self, setting: str) -> str:
-        """The kind that a setting has as written, in the nearest base, or else by default."""
-        if setting in self.written:
-            value = self.written[setting].value
-            return (value.name if isinstance(value, Call) else value).span.text
-        base = self.base
-        while base is not None and setting not in base.settings:
-            base = base.base
-        default = Settings.model_fields[setting].default
-        return str(getattr(base.settings[setting].value if base else default, "kind", ""))
-
-
-def refuse_setting(item: Setting, block: str, spec: SpecContext, diagnostics: Diagnostics) -> None:
-    """Report an unknown setting, in a stage too; it may be an argument of a kind."""
+    ``written``: the other settings of the spec, the nearest first, which extends ``base``.
+    """
     known = STAGE_SETTINGS if block else tuple(Settings.model_fields)
     name = item.name.text
     holders = [
@@ -45,7 +34,9 @@ def refuse_setting(item: Setting, block: str, spec: SpecContext, diagnostics: Di
         if name in arguments(node)
     ]
     if holders:
-        in_use = (holder for holder in holders if spec.current(holder[0]) == holder[1])
+        in_use = (
+            holder for holder in holders if _kind_in_use(holder[0], written, base) == holder[1]
+        )
         setting, kind = next(in_use, holders[0])
         value = item.value.span.text if len(item.value.span.text) <= MOST_CHARACTERS else "..."
         diagnostics.error(
@@ -69,3 +60,14 @@ def refuse_setting(item: Setting, block: str, spec: SpecContext, diagnostics: Di
         help=near + rest_of_line(item.name, item) if near else "remove it",
         fix=Fix(item.name.span, near) if near else Fix(item.span, ""),
     )
+
+
+def _kind_in_use(setting: str, written: Sequence[Setting], base: Program | None) -> str:
+    """The kind that a setting has as written, in the nearest base, or else by default."""
+    for item in written:
+        if canonical(item.name.text) == setting:
+            return (item.value.name if isinstance(item.value, Call) else item.value).span.text
+    while base is not None and setting not in base.settings:
+        base = base.base
+    default = Settings.model_fields[setting].default
+    return str(getattr(base.settings[setting].value if base else default, "kind", ""))

@@ -4,11 +4,10 @@ The IR states types and limits once; a shape has them by the form in which a val
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
-from functools import cache, reduce
-from operator import or_
-from types import MappingProxyType, UnionType
+from functools import cache
+from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt, MinLen
@@ -51,22 +50,17 @@ class Shape(NamedTuple):
     number: Limits | None = None
     text: Limits | None = None
     plain: bool = False
-    words: Mapping[str, Any] = MappingProxyType({})
-    kinds: Mapping[str, type[Node]] = MappingProxyType({})
+    words: dict[str, Any] = {}
+    kinds: dict[str, type[Node]] = {}
     item: "Shape | None" = None
     length: int | None = None
     least: int = 0
     term: type[Node] | None = None
 
-    def __or__(self, other: "Shape") -> "Shape":
-        """The values of both."""
-        pairs: Iterator[tuple[Any, Any]] = zip(self, other, strict=True)
-        return Shape(*(a | b if isinstance(a, Mapping) else a or b for a, b in pairs))
-
     @property
     def single(self) -> "Shape":
         """The single values among them, those in a list or a sum too."""
-        return self | self.item.single if self.item else self
+        return either(self, self.item.single) if self.item else self
 
     @property
     def names(self) -> list[str]:
@@ -91,6 +85,16 @@ class Shape(NamedTuple):
         """The class of a ratio, such as ``80/10/10``; None if there is none."""
         nameless = (node for node in self.kinds.values() if "kind" not in node.model_fields)
         return next((node for node in nameless if node.positional), None)
+
+
+def either(*shapes: Shape) -> Shape:
+    """The shape of values of several shapes, which differ in form."""
+    forms = dict[str, Any]()
+    for shape in shapes:
+        for form, values in zip(Shape._fields, shape, strict=True):
+            if values:
+                forms[form] = forms.get(form, {}) | values if isinstance(values, dict) else values
+    return Shape(**forms)
 
 
 @cache
@@ -123,13 +127,10 @@ def shorthand_kinds(node: type[Node]) -> Mapping[str, type[Node]]:
     return arguments(node)[node.shorthand].kinds if node.shorthand else {}
 
 
-@cache
 def other_shape(node: type[Node]) -> Shape:
     """The shape of arguments with other names, of a node that gathers them."""
-    ((_, value),) = (
-        get_args(pair) for pair in get_args(node.model_fields[node.others].annotation)[:1]
-    )
-    return _shape(value)
+    pair, *_ = get_args(node.model_fields[node.others].annotation)
+    return _shape(get_args(pair)[1])
 
 
 def kinds_of(node: type[Node]) -> tuple[str, ...]:
@@ -165,7 +166,7 @@ def _shape(annotation: Any, *metadata: Any) -> Shape:
     if origin is Literal:
         return Shape(words={str(option): option for option in inner})
     if origin in (Union, UnionType):
-        return reduce(or_, map(_shape, inner))
+        return either(*map(_shape, inner))
     if annotation is bool:
         return Shape(words={"true": True, "false": False})
     rules = [rule for m in metadata for rule in (m.metadata if isinstance(m, FieldInfo) else [m])]
