@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
@@ -15,15 +15,21 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, TypeAlias
 
 from bertc.base.diagnostics import Diagnostics, Source, Span, SpecError, UsageError, escaped
-from bertc.check.compiling import compile_spec, points as points
+from bertc.check.compiling import check_spec, compile_spec, points as points
 from bertc.check.passes.tasks import drop_settings_of_text
-from bertc.ir.program import Given, Origin, Program, Resolved, Settings
-from bertc.lang import quote, setting_shape, show_value
+from bertc.ir.program import Given, Origin, Program, Resolved
+from bertc.lang import (
+    SpecLocation,
+    Written,
+    load as load_programs,
+    setting_shape,
+    show as show_program,
+    show_value,
+)
 from bertc.lang.write.format import LINE_WIDTH, format_text
 
 if TYPE_CHECKING:
     from bertc.cost import Convention, Device, Estimate
-    from bertc.lang import SpecLocation, Written
     from bertc.model import Model
     from bertc.run.records.metrics import Tracking
     from bertc.run.train.report import Report
@@ -41,9 +47,8 @@ def programs(spec: str, overrides: Sequence[str] = (), option: str = "--set") ->
         SpecError: with every mistake of the language in the text.
         MissingInputError, UsageError: if there is no such spec, or it is empty.
     """
-    from bertc.lang import load as run
-
-    return run(spec, [text if option == "--set" else Source(option, text) for text in overrides])
+    texts = [text if option == "--set" else Source(option, text) for text in overrides]
+    return load_programs(spec, texts)
 
 
 def formatted(spec: str | Program, name: str = "<spec>") -> str:
@@ -52,17 +57,13 @@ def formatted(spec: str | Program, name: str = "<spec>") -> str:
     Raises:
         SpecError: if the text has mistakes of syntax.
     """
-    from bertc import lang
-
-    return lang.show(spec) if isinstance(spec, Program) else lang.format_text(spec, name)
+    return show_program(spec) if isinstance(spec, Program) else format_text(spec, name)
 
 
 def check(
     spec: str | SpecLocation, overrides: Sequence[str] = (), diagnostics: Diagnostics | None = None
 ) -> int:
     """Check a spec and the files that it names; the number of programs that were checked."""
-    from bertc.check.compiling import check_spec
-
     return len(check_spec(spec, overrides, diagnostics or Diagnostics()))
 
 
@@ -77,9 +78,6 @@ def findings(
         UsageError: if the text is empty.
         MissingInputError, DataError: if a file that the spec names cannot be used.
     """
-    from bertc.check.compiling import check_spec
-    from bertc.lang import SpecLocation
-
     diagnostics, file = Diagnostics(), Path(path or "")
     place = SpecLocation(str(file), file.stem, file, file.parent, file.parent, spec)
     with suppress(SpecError):  # they are in diagnostics
@@ -191,8 +189,9 @@ def load(folder: str | Path) -> Trained:
 COMMENT_COLUMN = 44
 SAID = {"written": "here", "set": "--set", "default": "default", "derived": "derived"}
 """Words for the origin of a value; for ``extends`` it is the name of the base."""
-Shown = tuple[str, str, str]
-"""A setting, its value as text, and its origin in words: ``here``, a base, then comment or rule."""
+_ABOUT = """# {}, with every setting: value and source.
+# To change one, begin with `extends`: what is derived stays as it is in a copy of this.
+{}"""
 
 
 @dataclass(frozen=True)
@@ -203,7 +202,8 @@ class Showing:
 
     def __str__(self) -> str:
         """Text that reads back, each setting with its source as a comment."""
-        return "\n\n".join("\n".join(_lines(program)) for program in self.programs)
+        texts = (_ABOUT.format(escaped(p.name), show_program(p, _write)) for p in self.programs)
+        return "\n".join(texts).rstrip("\n")
 
     __repr__ = __str__
 
@@ -220,22 +220,10 @@ def show(spec: str, overrides: Sequence[str] = ()) -> Showing:
     return Showing(tuple(map(drop_settings_of_text, complete)))
 
 
-def _lines(program: Program) -> Iterator[str]:
-    yield f"# {escaped(program.name)}, with every setting: value and source."
-    yield "# To change one, begin with `extends`: what is derived stays as it is in a copy of this."
-    for setting in _rows(program.settings):
-        yield from _write(setting, "")
-    for stage in program.stages:
-        yield from ("", f"stage {quote(stage.name)} {{")
-        for setting in _rows(stage.settings):
-            yield from _write(setting, "    ")
-        yield "}"
-
-
-def _write(setting: Shown, indent: str) -> list[str]:
+def _write(name: str, setting: Given, indent: str) -> list[str]:
     """The setting with its comment behind it, or above it where the line would be too long."""
-    name, value, origin = setting
-    line, comment = f"{indent}{name} = {value}", f"# {origin}"
+    value = show_value(setting.value, setting_shape(name), full=True)
+    line, comment = f"{indent}{name} = {value}", f"# {_describe(setting.origin)}"
     both = f"{line:{COMMENT_COLUMN}}  {comment}"
     if len(both) <= LINE_WIDTH:
         return [both]
@@ -244,14 +232,6 @@ def _write(setting: Shown, indent: str) -> list[str]:
     )
     text = line.strip() if len(line) <= LINE_WIDTH else format_text(line).strip()
     return [*above, *(indent + row for row in text.split("\n"))]
-
-
-def _rows(settings: Mapping[str, Given]) -> list[Shown]:
-    return [
-        (name, show_value(setting.value, setting_shape(name), full=True), _describe(setting.origin))
-        for name in Settings.model_fields
-        if (setting := settings.get(name)) is not None
-    ]
 
 
 def _describe(origin: Origin) -> str:

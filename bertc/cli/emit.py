@@ -6,8 +6,9 @@ from pprint import pformat
 from bertc import lang
 from bertc.api import resolve, show
 from bertc.base.diagnostics import UsageError
-from bertc.ir.program import Resolved, model_weights
+from bertc.ir.program import Given, Resolved, model_weights
 from bertc.lang.files import spec_text
+from bertc.lang.write.show import without_origin
 
 STAGES = ("tree", "program", "resolved", "weights", "module", "python")
 
@@ -18,7 +19,7 @@ def emit(spec: str, overrides: Sequence[str], stage: str) -> str:
         case "tree":
             return pformat(lang.parse(spec_text(spec, overrides)), width=100)
         case "program":
-            return "\n\n".join(lang.show(p, origins=True) for p in lang.load(spec, overrides))
+            return "\n\n".join(lang.show(p, _with_origin) for p in lang.load(spec, overrides))
         case "resolved":
             return str(show(spec, overrides))
         case "weights":
@@ -32,6 +33,13 @@ def emit(spec: str, overrides: Sequence[str], stage: str) -> str:
 
             return emit_checked(resolve(spec, overrides).merged, str(show(spec, overrides)))
     raise UsageError(f"--emit {stage}: there is no such stage", help=f"one of {', '.join(STAGES)}")
+
+
+def _with_origin(name: str, setting: Given, indent: str) -> list[str]:
+    """The line of a setting, with a comment of where it is written."""
+    origin, (line,) = setting.origin, without_origin(name, setting, indent)
+    parts = (origin.kind, origin.source, str(origin.span or ""))
+    return [f"{line}  # {': '.join(filter(None, parts))}"]
 
 
 def _weights(resolved: Resolved) -> str:

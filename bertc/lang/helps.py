@@ -9,7 +9,7 @@ from bertc.base.diagnostics import Diagnostic, Diagnostics, Fix, Source, Span, S
 from bertc.ir.program import Settings
 from bertc.ir.program.settings import canonical
 from bertc.lang.read.parse import parse
-from bertc.lang.read.tree import Block, Name, Setting, Tree
+from bertc.lang.read.tree import Block, Item, Setting, Tree
 
 
 def apply_edits(text: str, edits: Iterable[Fix]) -> str:
@@ -55,20 +55,16 @@ def settings_written(text: str) -> set[str]:
         items = parse(text).items
     except SpecError:
         return set()
-    known = {own_name(item).text for item in items if isinstance(item, Setting)}
+    known = {canonical(item.name.text) for item in items if isinstance(item, Setting)}
     return known if len(known) == len(items) and known <= set(Settings.model_fields) else set()
 
 
-def own_name(setting: Setting | Block) -> Name:
-    """The name of a setting that it has beside its letter; a block may have the name of one."""
-    return replace(setting.name, text=canonical(setting.name.text))
-
-
-def written_settings(tree: Tree) -> list[Setting]:
-    """The settings of a text and of its blocks, by their own names."""
-    blocks = (block.items for block in tree.items if isinstance(block, Block))
-    items = [*tree.items, *(item for inside in blocks for item in inside)]
-    return [replace(i, name=own_name(i)) for i in items if isinstance(i, Setting)]
+def written_settings(items: Iterable[Item]) -> list[Setting]:
+    """The settings among some items, then those of blocks, by their own names."""
+    items = list(items)
+    blocks = (block.items for block in items if isinstance(block, Block))
+    settings = (i for inside in (items, *blocks) for i in inside if isinstance(i, Setting))
+    return [replace(i, name=replace(i.name, text=canonical(i.name.text))) for i in settings]
 
 
 def write_settings_in(source: Source, text: str, meant: Span | None) -> tuple[Fix, ...]:
@@ -77,14 +73,14 @@ def write_settings_in(source: Source, text: str, meant: Span | None) -> tuple[Fi
     Of one that is written several times, the one at ``meant``, or else all are changed.
     """
     tree = _tree(source)
-    items: list[Setting | Block] = [*written_settings(tree)]
+    items: list[Setting | Block] = [*written_settings(tree.items)]
     items += (item for item in tree.items if isinstance(item, Block))
     offset = meant.start if meant and meant.source == source else -1
     edits: list[Fix] = []
     added: list[str] = []
     for setting in parse(text).settings():
-        name = own_name(setting).text
-        spans = [item.span for item in items if own_name(item).text == name]
+        name = canonical(setting.name.text)
+        spans = [item.span for item in items if canonical(item.name.text) == name]
         places = [span for span in spans if span.start <= offset < span.end] or spans
         edits += [Fix(place, setting.span.text) for place in places]
         added += [] if places else [setting.span.text]

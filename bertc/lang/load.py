@@ -37,7 +37,9 @@ class Written(NamedTuple):
     @property
     def has_ranges(self) -> bool:
         """True if it or its overrides have a range, which only a search can draw from."""
-        settings = (s for tree in (self.tree, *self.overrides) for s in written_settings(tree))
+        settings = (
+            s for tree in (self.tree, *self.overrides) for s in written_settings(tree.items)
+        )
         return any(any(ranges(setting.value)) for setting in settings)
 
 

@@ -67,24 +67,23 @@ def value(shape: shapes.Shape, draw: Draw, extreme: bool, depth: int = 0) -> str
     def several(inner: shapes.Shape, count: int | None = None) -> list[str]:
         return [value(inner, draw, extreme, depth + 1) for _ in range(count or draw.choice(most))]
 
-    match shape:
-        case shapes.NumberShape():
-            return number(shape.bounds, draw, extreme)
-        case shapes.TextShape():
+    forms = ("whole", "number", "text", "words", "kinds", "item")
+    match draw.choice([form for form in forms if getattr(shape, form)]):
+        case "whole" | "number" as form:
+            return number(getattr(shape, form), draw, extreme)
+        case "text":
             return draw.choice(FILES)
-        case shapes.ChoiceShape():
-            return draw.choice([*shape.options])
-        case shapes.KindShape():
-            kind, node = draw.choice(sorted(shape.options.items()))
+        case "words":
+            return draw.choice([*shape.words])
+        case "kinds":
+            kind, node = draw.choice(sorted(shape.kinds.items()))
             known, needed = shapes.arguments(node), shapes.required(node)
             names = [n for n in known if n in needed or draw.random() < 0.25]
             return call_text(kind, *(f"{n}={several(known[n], 1)[0]}" for n in names))
-        case shapes.ListShape():
-            return f"[{', '.join(several(shape.item, shape.length))}]"
-        case shapes.SumShape():
-            return " + ".join(draw.choice(["", "2*"]) + term for term in several(shape.inner))
-        case shapes.EitherShape():
-            return value(draw.choice(shape.options), draw, extreme, depth)
+    texts = several(shape.item, shape.length)
+    if shape.term:
+        return " + ".join(draw.choice(["", "2*"]) + term for term in texts)
+    return f"[{', '.join(texts)}]"
 
 
 EVERY = tuple(Settings.model_fields)

@@ -15,9 +15,9 @@ from bertc import lang
 from bertc.base.diagnostics import Diagnostics, Source, codes
 from bertc.check import passes
 from bertc.ir.fixes import call_text
-from bertc.ir.program.settings import Settings
+from bertc.ir.program.settings import Settings, canonical
 from bertc.lang import helps
-from bertc.lang.helps import alternatives, apply_edits, own_name, settings_written
+from bertc.lang.helps import alternatives, apply_edits, settings_written
 from bertc.lang.read import shapes
 from bertc.lang.read.tree import Block
 from bertc.lang.write.show import show_value
@@ -51,7 +51,7 @@ class Written:
 
     def settings(self):
         """Those of the spec and of its blocks, by their own names."""
-        return helps.written_settings(lang.parse(self.spec, diagnostics=Diagnostics()))
+        return helps.written_settings(lang.parse(self.spec, diagnostics=Diagnostics()).items)
 
     def blocks(self, span):
         """Names of the blocks that a span touches: ``generator { ... }`` is a setting."""
@@ -72,7 +72,7 @@ class Written:
         """The same with settings in the place of those that it has, or else at its end."""
         sets, rest = list(self.sets), []
         for setting in lang.parse(text).settings():
-            name = own_name(setting).text
+            name = canonical(setting.name.text)
             hits = [number for number, each in enumerate(sets) if settings_written(each) == {name}]
             if hits:
                 sets[hits[-1]] = setting.span.text
@@ -169,18 +169,11 @@ WRONG = (
 WRONG_ARGUMENTS = ("zzz", "-1", "2M", '"text"', "[1, 2, 3]", "1.5")
 
 
-def kinds(shape):
-    nodes = (
-        leaf.options for leaf in shapes.single_shapes(shape) if isinstance(leaf, shapes.KindShape)
-    )
-    return {name: node for options in nodes for name, node in options.items()}
-
-
 def of_setting(setting):
     """A setting with values that it cannot have, and with every kind that it can, wrongly said."""
     shape = shapes.setting_shape(setting)
     yield from (f"{setting}={value}" for value in WRONG)
-    for kind, node in kinds(shape).items():
+    for kind, node in shape.single.kinds.items():
         yield f"{setting}={kind}"
         yield f"{setting}={call_text(kind, 'zzz=1')}"
         yield f"{setting}={call_text(kind, '1, 2, 3, 4, 5, 6')}"
@@ -188,7 +181,7 @@ def of_setting(setting):
             wrong = (call_text(kind, f"{name}={value}") for value in WRONG_ARGUMENTS)
             yield from (f"{setting}={call}" for call in wrong)
             yield f"{setting}={call_text(kind, f'{name[:-1]}x=1')}"
-            for word in kinds(inner):
+            for word in inner.single.kinds:
                 yield f"{setting}={call_text(kind, f'{name}={word}(zzz=1)')}"
             if not (info := node.model_fields[name]).is_required():
                 yield f"{name}={show_value(info.default, inner)}"

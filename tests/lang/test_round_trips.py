@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from bertc import lang
 from bertc.base.diagnostics import Diagnostics
+from bertc.cli.emit import emit
 from bertc.ir.base import Node, is_plain
 from bertc.ir.program.settings import Settings, aliases
 from bertc.ir.written import Given, Origin, Program
@@ -57,30 +58,27 @@ def floats(bounds):
 
 
 def values(shape):
-    match shape:
-        case shapes.NumberShape(bounds, integer):
-            return integers(bounds) if integer else floats(bounds)
-        case shapes.TextShape():
-            characters = st.characters(exclude_categories=["Cs"])
-            texts = st.text(characters, min_size=max(1, shape.min_length), max_size=12)
-            return texts.filter(is_plain) if shape.plain else texts
-        case shapes.ChoiceShape():
-            return st.sampled_from(list(shape.options.values()))
-        case shapes.KindShape():
-            return st.one_of(*[nodes(n) for n in dict.fromkeys(shape.options.values())])
-        case shapes.ListShape():
-            count = shape.length
-            lists = st.lists(values(shape.item), min_size=count or shape.least, max_size=count or 4)
-            return lists.map(tuple)
-        case shapes.SumShape():
-            term = st.builds(
-                lambda weight, inner: shape.node(**{"weight": weight, shape.field: inner}),
-                st.floats(0.001, 1e6),
-                values(shape.inner),
-            )
-            return st.lists(term, min_size=1, max_size=3).map(tuple)
-        case shapes.EitherShape():
-            return st.one_of(*map(values, shape.options))
+    forms = [st.sampled_from([*shape.words.values()])] if shape.words else []
+    forms += [nodes(n) for n in dict.fromkeys(shape.kinds.values())]
+    forms += [integers(shape.whole)] if shape.whole else []
+    forms += [floats(shape.number)] if shape.number else []
+    if shape.text:
+        characters = st.characters(exclude_categories=["Cs"])
+        texts = st.text(characters, min_size=max(1, shape.text.ge), max_size=12)
+        forms.append(texts.filter(is_plain) if shape.plain else texts)
+    if node := shape.term:
+        name = shapes.summed_field(node)
+        term = st.builds(
+            lambda weight, inner: node(**{"weight": weight, name: inner}),
+            st.floats(0.001, 1e6),
+            values(shape.item),
+        )
+        forms.append(st.lists(term, min_size=1, max_size=3).map(tuple))
+    elif shape.item:
+        count = shape.length
+        lists = st.lists(values(shape.item), min_size=count or shape.least, max_size=count or 4)
+        forms.append(lists.map(tuple))
+    return st.one_of(*forms)
 
 
 @st.composite
@@ -95,7 +93,9 @@ def nodes(draw, node):
     if node.others:
         names = st.lists(st.sampled_from(["en", "fr", "zh-hans", "pt_br"]), min_size=2, max_size=2)
         both = draw(names.filter(lambda two: len(set(two)) == 2))
-        chosen[node.others] = tuple((name, draw(values(shapes.TextShape(1)))) for name in both)
+        chosen[node.others] = tuple(
+            (name, draw(values(shapes.Shape(text=shapes.Limits(ge=1))))) for name in both
+        )
         needed = [*needed, node.others]
     if "kind" in node.model_fields:
         chosen["kind"] = draw(st.sampled_from(shapes.kinds_of(node)))
@@ -125,12 +125,10 @@ def test_the_walk_finds_the_kinds():
 @pytest.mark.parametrize("node", KINDS, ids=lambda node: node.__name__)
 def test_every_kind(node):
     if other := shapes.summed_field(node):
-        shape: shapes.Shape = shapes.SumShape(node, other, shapes.arguments(node)[other])
-        strategy = values(shape)
+        shape = shapes.Shape(item=shapes.arguments(node)[other], term=node)
     else:
-        kinds = dict.fromkeys(shapes.kinds_of(node), node)
-        shape = shapes.KindShape(kinds, "kind" in node.model_fields)
-        strategy = nodes(node)
+        shape = shapes.Shape(kinds=dict.fromkeys(shapes.kinds_of(node), node))
+    strategy = values(shape)
 
     @settings(max_examples=15, deadline=None, database=None, derandomize=True)
     @given(strategy, st.booleans())
@@ -177,7 +175,7 @@ stage "a \\"long\\" one" {
 
 def test_origins_become_comments_that_read_as_nothing():
     (program,) = lang.load("hidden=256", ["heads=4"])
-    text = lang.show(program, origins=True)
+    text = emit("hidden=256", ["heads=4"], "program")
     assert "hidden = 256  # written: <spec>:1:1" in text
     assert "heads = 4  # set: --set #1:1:1" in text
     assert lang.load(text) == [program]

@@ -16,7 +16,7 @@ from bertc.ir.network.positions import LearnedPositions, NoPositions
 from bertc.ir.program import Complete, CompleteSettings, CompleteStage, Given, Origin, Program
 from bertc.ir.program.settings import Settings, declared, layout_of
 from bertc.ir.vocabulary import OfAlphabet
-from bertc.lang.read.shapes import Limits, bounds_of, setting_shape
+from bertc.lang.read.shapes import Limits, setting_shape
 
 
 def bodies(program: Complete, diagnostics: Diagnostics) -> Complete:
@@ -170,8 +170,8 @@ def _numbers(value: object) -> tuple[int | float, ...]:
 
 @cache
 def _bounds() -> dict[str, Limits]:
-    bounds = {name: bounds_of(setting_shape(name)) for name in Settings.model_fields}
-    return {name: limits for name, limits in bounds.items() if limits != Limits()}
+    shapes = {name: setting_shape(name).single for name in Settings.model_fields}
+    return {n: limits for n, shape in shapes.items() if (limits := shape.whole or shape.number)}
 
 
 def _source(settings: CompleteSettings, name: str) -> str:

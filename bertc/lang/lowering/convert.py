@@ -12,14 +12,14 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from bertc.base.diagnostics import Diagnostics, Note, Span, several
-from bertc.ir.base import Node
+from bertc.ir.base import NAME_RULE, Node, is_plain
 from bertc.ir.fixes import call_text
 from bertc.ir.learning.task import NAME_PATTERN
 from bertc.lang.lowering import mistakes
-from bertc.lang.lowering.scalars import BAD, Slot, describe_value, option_of, read_scalar
-from bertc.lang.lowering.unknown import refuse_argument, removal
+from bertc.lang.lowering.mistakes import BAD, Slot
 from bertc.lang.read import shapes, tree
 from bertc.lang.read.scan import MOST_MISTAKES
+from bertc.lang.read.shapes import Shape
 
 ValuePath = tuple[str | int, ...]
 MOST_SUMMANDS = 1_000
@@ -50,25 +50,38 @@ class Converter:
         self.diagnostics = diagnostics
         self.parts: dict[ValuePath, Span] = {}
 
-    def convert(self, value: tree.Value, shape: shapes.Shape, place: ValuePath = ()) -> Any:
+    def convert(self, value: tree.Value, shape: Shape, place: ValuePath = ()) -> Any:
         """Convert a value; returns BAD after reporting a mistake."""
         self.parts[place] = value.span
-        match shape:
-            case shapes.KindShape():
-                return self._kinds(value, shape, place)
-            case shapes.ListShape():
-                return self._several(value, shape, place)
-            case shapes.SumShape():
-                terms = value.items if isinstance(value, tree.Sum) else (value,)
-                if len(terms) > MOST_SUMMANDS:
-                    message = f"a sum of {len(terms):,} terms; at most {MOST_SUMMANDS:,} are read"
-                    self.diagnostics.error("E011", message, value.span)
-                    return BAD
-                return self._all(self._term(t, shape, (*place, i)) for i, t in enumerate(terms))
-            case shapes.EitherShape():
-                return self.convert(value, option_of(value, shape), place)
-            case _:
-                return read_scalar(shape, self._slot(place, value))
+        if shape.term:
+            return self._sum(value, shape.term, place)
+        match value:
+            case tree.Number(value=None):
+                return BAD  # reported when it was read
+            case tree.Number(unit="", value=int() | float() as n) if limits := shape.limits(n):
+                if limits.hold(n):
+                    return n if limits is shape.whole else float(n)
+                return mistakes.wrong_number(value, limits, self._slot(place, value))
+            case tree.Number(unit=unit) if node := shape.bare("bare_number", unit):
+                return self._bare(replace(value, unit=""), node, node.bare_number, place)
+            case tree.Name(text=word) if word in shape.words:
+                return shape.words[word]
+            case tree.Name() | tree.Call() if kind := _kind_of(value, shape):
+                return self._build(*kind, value, place)
+            case tree.Name(text=text) if shape.text and not (shape.words or shape.whole):
+                return self._text(text, shape, value, place)
+            case tree.String(value=text) if shape.text:
+                return self._text(text, shape, value, place)
+            case tree.String() if node := shape.bare("bare_string"):
+                return self._bare(value, node, node.bare_string, place)
+            case tree.Ratio(parts=of) if (node := shape.ratio) and len(of) == len(node.positional):
+                arguments = [tree.Argument(part.span, None, part) for part in of]
+                return self._build(shapes.kinds_of(node)[0], node, arguments, value, place)
+            case tree.Series() if shape.item:
+                return self._list(value, shape, shape.item, place)
+            case tree.Sum() if shape.item and shape.item.words:  # words read as well with signs
+                return self._list(value, shape, shape.item, place)
+        return mistakes.wrong_value(shape, self._slot(place, value))
 
     def _slot(self, place: ValuePath, value: tree.Value) -> Slot:
         """The name of a setting or argument in messages; a summand has that of its setting."""
@@ -82,72 +95,54 @@ class Converter:
             prefix, of = f"{name}=" if named else "", "" if named or not names else self.name
         return Slot(value, self.diagnostics, name, prefix, of)
 
+    def _text(self, text: str, shape: Shape, value: tree.Value, place: ValuePath) -> Any:
+        """A text that its rules allow; any other is reported."""
+        if shape.text and not shape.text.hold(len(text)):
+            return self._slot(place, value).refuse("E109", "is empty")
+        if shape.plain and not is_plain(text):
+            problem = f"cannot be {value.span.text[:60]}"
+            return self._slot(place, value).refuse("E109", problem, note=NAME_RULE)
+        return text
+
     # ---- nodes
-
-    def _kinds(self, value: tree.Value, shape: shapes.KindShape, place: ValuePath) -> Any:
-        match value:
-            case tree.Name() | tree.Call():
-                return self._named(value, shape, place)
-            case tree.Number() if node := shape.bare("bare_number"):
-                return self._bare(value, node, node.bare_number, place)
-            case tree.String() if node := shape.bare("bare_string"):
-                return self._bare(value, node, node.bare_string, place)
-            case tree.Ratio(parts=parts) if not shape.named:
-                (node,) = shape.options.values()
-                if len(parts) == len(node.positional):
-                    arguments = [tree.Argument(part.span, None, part) for part in parts]
-                    return self._build(node, value, "", arguments, place)
-        return mistakes.wrong_form(shape, self._slot(place, value))
-
-    def _named(
-        self, value: tree.Name | tree.Call, shape: shapes.KindShape, place: ValuePath
-    ) -> Any:
-        """Build a node by the name of its kind, with or without arguments."""
-        name, arguments = _kind_of(value, shape)
-        node = shape.options.get(name.text)
-        if node is not None:
-            return self._build(node, value, name.text if shape.named else "", arguments, place)
-        for outer in shape.options.values():
-            inner = shapes.arguments(outer).get(outer.shorthand)
-            if isinstance(inner, shapes.KindShape) and name.text in inner.options:
-                part = self.convert(value, inner, (*place, outer.shorthand))
-                return self._make(outer, {outer.shorthand: part}, value, place)
-        return mistakes.refuse_kind(name, shape, self._slot(place, value))
 
     def _bare(
         self, value: tree.Value, node: type[Node], names: tuple[str, ...], place: ValuePath
     ) -> Any:
         """Build a node from a bare number or string, which fills some of its arguments."""
-        if isinstance(value, tree.Number) and value.unit == node.number_unit:
-            value = replace(value, unit="")
         part = self.convert(value, shapes.arguments(node)[names[0]], place)
         self.parts |= {(*place, name): value.span for name in names}
         return self._make(node, dict.fromkeys(names, part), value, place)
 
     def _build(
         self,
-        node: type[Node],
-        value: tree.Value,
         kind: str,
+        node: type[Node],
         arguments: Sequence[tree.Argument],
+        value: tree.Value,
         place: ValuePath,
     ) -> Any:
-        known, slot = shapes.arguments(node), self._slot(place, value)
-        title = kind or slot.name
+        """Build a node from its arguments, those without a name in the order of its fields."""
+        known, needed, slot = (
+            shapes.arguments(node),
+            shapes.required(node),
+            self._slot(place, value),
+        )
         first: dict[str, tree.Argument] = {}
-        fields: dict[str, Any] = {"kind": kind} if kind else {}
+        fields: dict[str, Any] = {"kind": kind} if "kind" in node.model_fields else {}
         gathered: dict[str, Any] = {}
         order = iter(node.positional)
         for argument in arguments:
             name = argument.name.text if argument.name else next(order, None)
             if name is None:
-                mistakes.too_many_arguments(argument, node, title, slot)
+                mistakes.too_many_arguments(argument, node, kind, self._slot(place, value))
             elif name not in known and not node.others:
                 fitting = [n for n, s in known.items() if self._fits(argument.value, s)]
-                refuse_argument(argument, title, known, fitting, slot)
+                slot = self._slot(place, value)
+                mistakes.wrong_argument(argument, kind, known, fitting, slot)
             elif name in first:
                 note = Note("first given here", first[name].span)
-                fix = removal(argument, value) if name in known else None
+                fix = mistakes.removal(argument, value) if name in known else None
                 mistakes.given_twice(name, argument.span, note, fix, self.diagnostics)
                 if name not in known:
                     gathered[name] = BAD
@@ -156,16 +151,16 @@ class Converter:
                 shape = known[name] if name in known else shapes.other_shape(node)
                 into = fields if name in known else gathered
                 into[name] = self.convert(argument.value, shape, (*place, name))
-        missing = [name for name in shapes.required(node) if name not in first]
-        help = call_text(title, *(f"{name}=..." for name in shapes.required(node)))
-        for name in missing:
-            self.diagnostics.error("E107", f"`{title}` needs `{name}`", value.span, help=help)
-            fields[name] = BAD
+        help = call_text(kind, *(f"{name}=..." for name in needed))
+        for name in needed:
+            if name not in first:
+                self.diagnostics.error("E107", f"`{kind}` needs `{name}`", value.span, help=help)
+                fields[name] = BAD
         if node.others:
             fields[node.others] = BAD if BAD in gathered.values() else tuple(gathered.items())
         return self._make(node, fields, value, place)
 
-    def _fits(self, value: tree.Value, shape: shapes.Shape) -> bool:
+    def _fits(self, value: tree.Value, shape: Shape) -> bool:
         return Converter(self.name, Diagnostics()).convert(value, shape) is not BAD
 
     def _make(
@@ -189,23 +184,27 @@ class Converter:
 
     # ---- lists and sums
 
-    def _several(self, value: tree.Value, shape: shapes.ListShape, place: ValuePath) -> Any:
-        slot, count = self._slot(place, value), shape.length
-        if isinstance(value, tree.Number) and value.value is None:
+    def _list(
+        self, value: tree.Series | tree.Sum, shape: Shape, item: Shape, place: ValuePath
+    ) -> Any:
+        """Convert a list, of words also a sum, whose number of values its shape allows."""
+        count, problem = len(value.items), ""
+        if count < shape.least:
+            problem = f"has {several(count, 'value')}, and needs {shape.least} or more"
+        if shape.length not in (None, count):
+            problem = f"has {shape.length} values, not {count}"
+        if problem:
+            return self._slot(place, value).refuse("E108", problem)
+        return self._all(self.convert(v, item, (*place, i)) for i, v in enumerate(value.items))
+
+    def _sum(self, value: tree.Value, term: type[Node], place: ValuePath) -> Any:
+        """Convert a sum to its terms."""
+        terms = value.items if isinstance(value, tree.Sum) else (value,)
+        if len(terms) > MOST_SUMMANDS:
+            message = f"a sum of {len(terms):,} terms; at most {MOST_SUMMANDS:,} are read"
+            self.diagnostics.error("E011", message, value.span)
             return BAD
-        if isinstance(value, tree.Sum) and isinstance(shape.item, shapes.ChoiceShape):
-            value = tree.Series(value.span, value.items)  # words read as well with signs
-        if not isinstance(value, tree.Series):
-            problem = f"is a list{f' of {count}' if count else ''}, not {describe_value(value)}"
-            return slot.refuse("E108", problem, help=f"{slot.prefix}[...]")
-        if count is not None and len(value.items) != count:
-            return slot.refuse("E108", f"has {count} values, not {len(value.items)}")
-        if len(value.items) < shape.least:
-            few = f"has {several(len(value.items), 'value')}, and needs {shape.least} or more"
-            return slot.refuse("E108", few)
-        return self._all(
-            self.convert(v, shape.item, (*place, i)) for i, v in enumerate(value.items)
-        )
+        return self._all(self._term(t, term, (*place, i)) for i, t in enumerate(terms))
 
     def _all(self, parts: Iterable[Any]) -> Any:
         """A tuple of parts, or BAD if any is; stops after too many mistakes."""
@@ -216,27 +215,36 @@ class Converter:
                 break
         return BAD if any(item is BAD for item in items) else tuple(items)
 
-    def _term(self, value: tree.Value, shape: shapes.SumShape, place: ValuePath) -> Any:
+    def _term(self, value: tree.Value, node: type[Node], place: ValuePath) -> Any:
         """Convert a summand, with or without a weight before or after it."""
         self.parts[place] = value.span
-        fields: dict[str, Any] = {}
-        if isinstance(value, tree.Scaled):
-            factor = shapes.arguments(shape.node)["weight"]
-            fields["weight"] = self.convert(value.factor, factor, (*place, "weight"))
-            value = value.term
-        fields[shape.field] = self.convert(value, shape.inner, (*place, shape.field))
-        return self._make(shape.node, fields, value, place)
+        parts = {"weight": value.factor} if isinstance(value, tree.Scaled) else {}
+        parts[shapes.summed_field(node)] = value.term if isinstance(value, tree.Scaled) else value
+        known = shapes.arguments(node)
+        fields = {n: self.convert(part, known[n], (*place, n)) for n, part in parts.items()}
+        return self._make(node, fields, value, place)
 
 
 def _kind_of(
-    value: tree.Name | tree.Call, shape: shapes.KindShape
-) -> tuple[tree.Name, tuple[tree.Argument, ...]]:
-    """The name of a kind and its arguments; some kinds are named with the first, ``kd(logits)``."""
-    if isinstance(value, tree.Name):
-        return value, ()
-    for first in value.arguments[:1]:
+    value: tree.Name | tree.Call, shape: Shape
+) -> tuple[str, type[Node], Sequence[tree.Argument]] | None:
+    """The kind, class and arguments that a value names; None if it names none.
+
+    Some kinds are named with the first argument, ``kd(logits)``; shorthands are arguments.
+    """
+    if not shape.kinds:
+        return None
+    call = value if isinstance(value, tree.Call) else tree.Call(value.span, value, ())
+    name, arguments = call.name.text, call.arguments
+    for first in arguments[:1]:
         if first.name is None and isinstance(first.value, tree.Name):
-            full_name = f"{value.name.text}({first.value.text})"
-            if full_name in shape.options:
-                return tree.Name(value.name.span, full_name), value.arguments[1:]
-    return value.name, value.arguments
+            full_name = f"{name}({first.value.text})"
+            if full_name in shape.kinds:
+                name, arguments = full_name, arguments[1:]
+    if node := shape.kinds.get(name):
+        return name, node, arguments
+    for kind, node in shape.kinds.items():
+        if name in shapes.shorthand_kinds(node):
+            shorthand = tree.Name(value.span, node.shorthand)
+            return kind, node, (tree.Argument(value.span, shorthand, value),)
+    return None

@@ -1,6 +1,6 @@
 """Grids: a value's alternatives, and one program for each combination of them."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
@@ -177,10 +177,10 @@ def ranges(value: Value, in_braces: bool = False) -> Iterator[tuple[Range, bool]
                 yield from ranges(part)
 
 
-def check_ranges(value: Value, name: str, diagnostics: Diagnostics) -> None:
-    """Report ranges that are none: their ends, their scale, or no braces around them."""
+def check_ranges(value: Value, name: str, diagnostics: Diagnostics, *, searched: bool) -> None:
+    """Report ranges that are none, and all of them where no search draws values from them."""
     for written, in_braces in ranges(value):
-        low, high = written.low, written.high
+        low, high, label = written.low, written.high, ""
         ends, scale = f"{low.text}..{high.text}", f":{written.scale}" if written.scale else ""
         if low.value is None or high.value is None:
             continue  # reported when they were read
@@ -195,24 +195,12 @@ def check_ranges(value: Value, name: str, diagnostics: Diagnostics) -> None:
             wrong, instead = f"on a logarithmic scale from {low.text}", ends
         elif not in_braces:
             wrong, instead = "without braces", f"{{{ends}{scale}}}"
+        elif not searched:
+            wrong, instead = "where one value is needed", f"{low.text}, {high.text}"
+            label = "`bertc sweep` draws values from it"
         else:
             continue
         message = f"`{name}` has a range {wrong}"
-        notes = (Note("a range is {2..12}, {0..0.3} or {1e-5..1e-3:log}"),)
+        notes = () if label else (Note("a range is {2..12}, {0..0.3} or {1e-5..1e-3:log}"),)
         fix = Fix(written.span, instead)
-        diagnostics.error("E116", message, written.span, notes=notes, fix=fix)
-
-
-def refuse_ranges(values: Iterable[tuple[str, Value]], diagnostics: Diagnostics) -> None:
-    """Report the ranges in the values of settings, by name, where no search draws from them."""
-    reported = {written.span for written in diagnostics.found}
-    for name, value in values:
-        for written, in_braces in ranges(value):
-            if written.span in reported:
-                continue
-            ends = f"{written.low.text}, {written.high.text}"
-            ends = ends if in_braces else f"{{{ends}}}"
-            message = f"`{name}` is a range, and one value of it is needed"
-            label = "`bertc sweep` draws values from it"
-            fix = Fix(written.span, ends)
-            diagnostics.error("E116", message, written.span, label=label, fix=fix)
+        diagnostics.error("E116", message, written.span, label=label, notes=notes, fix=fix)

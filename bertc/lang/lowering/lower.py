@@ -3,19 +3,18 @@
 Mistakes are reported and left out, so that later passes still check the rest.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 from bertc.base.diagnostics import Diagnostics, Fix, Note, Span, listed
 from bertc.ir.base import NAME_RULE, is_plain
 from bertc.ir.methods.batches import MOST_STAGES
-from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
+from bertc.ir.program.settings import STAGE_SETTINGS, Settings, canonical
 from bertc.ir.written import Given, Origin, OriginKind, Program
+from bertc.lang.helps import written_settings
 from bertc.lang.lowering import grids
 from bertc.lang.lowering.convert import Converter
-from bertc.lang.lowering.mistakes import given_twice
-from bertc.lang.lowering.scalars import BAD
-from bertc.lang.lowering.unknown import SpecContext, refuse_setting
+from bertc.lang.lowering.mistakes import BAD, given_twice
+from bertc.lang.lowering.unknown import refuse_setting
 from bertc.lang.read.scan import MOST_MISTAKES
 from bertc.lang.read.shapes import arguments, block_kind, setting_shape
 from bertc.lang.read.tree import Argument, Block, Call, Extends, Grid, Item, Name, Setting, Tree
@@ -36,67 +35,42 @@ def lower_tree(
     of each range and either choice of each list. ``overrides`` (``--set``) replace the settings of
     ``tree``, and a stage's grid of such a setting; other stages and bases are left to the passes.
     """
-    lowering = _Lowering(diagnostics, SpecContext(base=base))
-    items = [lowering.as_setting(item) for item in tree.items]
-    written = lowering.named(items)
-    lowering.context = SpecContext(written, base)
+    lowering = _Lowering(diagnostics, base)
+    items = lowering.items = [lowering.as_setting(item) for item in tree.items]
     main = lowering.scope(items)
     stages = lowering.stages([item for item in items if isinstance(item, Block)])
     forced = lowering.overrides(overrides)
     for scope in stages:
         scope.axes = {k: v for k, v in scope.axes.items() if k not in forced.axes or not v.grid}
     main.axes |= forced.axes
-    values = [(a.written, a.value) for scope in (main, *stages) for a in scope.axes.values()]
-    if not searched:
-        grids.refuse_ranges(values, diagnostics)
+    for axis in (axis for scope in (main, *stages) for axis in scope.axes.values()):
+        grids.check_ranges(axis.value, axis.written, diagnostics, searched=searched)
     return grids.combine(name, main, stages, base, diagnostics, searched)
 
 
 class _Lowering:
-    def __init__(self, diagnostics: Diagnostics, context: SpecContext) -> None:
+    def __init__(self, diagnostics: Diagnostics, base: Program | None) -> None:
         self.diagnostics = diagnostics
-        self.context = context
-        self.canonical = {**{name: name for name in Settings.model_fields}, **aliases()}
+        self.base = base
+        self.items: list[Item] = []
 
     def scope(
-        self, items: Iterable[Item], block: str = "", origin: OriginKind = "written"
+        self, items: Sequence[Item], block: str = "", origin: OriginKind = "written"
     ) -> grids.Scope:
         """Lower the settings among some items; in a stage only STAGE_SETTINGS are allowed."""
-        scope, items, context = grids.Scope(), list(items), self.context
-        if block:
-            context = replace(context, written={**context.written, **self.named(items)})
+        scope = grids.Scope()
         for item in items:
             if len(self.diagnostics.found) > MOST_MISTAKES:
                 break
-            if isinstance(item, Setting):
-                self.setting(item, scope, block, origin, context)
+            if isinstance(item, Setting) and canonical(item.name.text) in Settings.model_fields:
+                self.setting(item, scope, block, origin)
+            elif isinstance(item, Setting):
+                near = written_settings([*items, *self.items])
+                refuse_setting(item, block, near, self.base, self.diagnostics)
         return scope
 
-    def named(self, items: Iterable[Item]) -> dict[str, Setting]:
-        """Settings by name, including those in blocks; outer and earlier ones take precedence."""
-        by_name: dict[str, Setting] = {}
-        items = list(items)
-        for item in items:
-            if isinstance(item, Setting) and (name := self.canonical.get(item.name.text)):
-                by_name.setdefault(name, item)
-        for item in items:
-            if isinstance(item, Block):
-                by_name = {**self.named(item.items), **by_name}
-        return by_name
-
-    def setting(
-        self,
-        item: Setting,
-        scope: grids.Scope,
-        block: str,
-        origin: OriginKind,
-        context: SpecContext,
-    ) -> None:
-        written = item.name.text
-        setting = self.canonical.get(written)
-        if setting is None:
-            refuse_setting(item, block, context, self.diagnostics)
-            return
+    def setting(self, item: Setting, scope: grids.Scope, block: str, origin: OriginKind) -> None:
+        written, setting = item.name.text, canonical(item.name.text)
         if block and setting not in STAGE_SETTINGS:
             self.diagnostics.error(
                 "E112",
@@ -121,7 +95,6 @@ class _Lowering:
     def axis(self, item: Setting, setting: str, origin: OriginKind) -> grids.GridAxis:
         name, grid = item.name.text, isinstance(item.value, Grid)
         axis = grids.GridAxis(setting, name, item.span, [], grid, item.value)
-        grids.check_ranges(item.value, name, self.diagnostics)
         points, size = grids.num_points(item.value), grids.num_parts(item.value)
         if grids.is_too_large(points, size):
             grids.too_many_points(points, size, item.span, self.diagnostics)
@@ -146,7 +119,7 @@ class _Lowering:
         """Rewrite a block with the name of a setting as a call: ``generator { H=64 }``."""
         if not isinstance(item, Block) or item.label:
             return item
-        kind, node = block_kind(self.canonical.get(item.name.text, ""))
+        kind, node = block_kind(canonical(item.name.text))
         if node is None:
             return item
         call_arguments = []
@@ -154,7 +127,7 @@ class _Lowering:
             if not isinstance(inside, Setting):
                 self.misplaced(inside)
                 continue
-            name, written = inside.name, self.canonical.get(inside.name.text, "")
+            name, written = inside.name, canonical(inside.name.text)
             if written in arguments(node):
                 name = Name(name.span, written)
             call_arguments.append(Argument(inside.span, name, inside.value))
@@ -172,7 +145,7 @@ class _Lowering:
 
     def block(self, block: Block) -> grids.Scope | None:
         """Lower a block to a stage; report any other block."""
-        if block.label and block_kind(self.canonical.get(block.name.text, ""))[1]:
+        if block.label and block_kind(canonical(block.name.text))[1]:
             message = f"block `{block.name.text}` has a name"
             label = "only stages have names"
             fix = Fix(block.label.span, "")

@@ -1,41 +1,30 @@
-"""Reports of unknown settings, which may be arguments of a kind, and of unknown arguments."""
+"""Reports of unknown settings, which may be arguments of a kind."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
-from bertc.base.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
+from bertc.base.diagnostics import Diagnostics, Fix, Note, listed, nearest
 from bertc.ir.fixes import call_text
-from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
+from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases, canonical
 from bertc.ir.written import Program
-from bertc.lang.lowering.scalars import Slot
-from bertc.lang.read.shapes import Shape, arguments, kinds_in, setting_shape
-from bertc.lang.read.tree import Argument, Call, Placed, Ratio, Setting, Value
+from bertc.lang.lowering.mistakes import rest_of_line
+from bertc.lang.read.shapes import arguments, kinds_in, setting_shape
+from bertc.lang.read.tree import Call, Setting
 
 MOST_CHARACTERS = 100
 """A longer value of an argument is not repeated in a help."""
 
 
-@dataclass
-class SpecContext:
-    """The context of a setting: the other settings of the spec, and the spec that it extends."""
+def refuse_setting(
+    item: Setting,
+    block: str,
+    written: Sequence[Setting],
+    base: Program | None,
+    diagnostics: Diagnostics,
+) -> None:
+    """Report an unknown setting, in a stage too; it may be an argument of a kind.
 
-    written: Mapping[str, Setting] = field(default_factory=dict)
-    base: Program | None = None
-
-    def current(self, setting: str) -> str:
-        """The kind that a setting has as written, in the nearest base, or else by default."""
-        if setting in self.written:
-            value = self.written[setting].value
-            return (value.name if isinstance(value, Call) else value).span.text
-        base = self.base
-        while base is not None and setting not in base.settings:
-            base = base.base
-        default = Settings.model_fields[setting].default
-        return str(getattr(base.settings[setting].value if base else default, "kind", ""))
-
-
-def refuse_setting(item: Setting, block: str, spec: SpecContext, diagnostics: Diagnostics) -> None:
-    """Report an unknown setting, in a stage too; it may be an argument of a kind."""
+    ``written``: the other settings of the spec, the nearest first, which extends ``base``.
+    """
     known = STAGE_SETTINGS if block else tuple(Settings.model_fields)
     name = item.name.text
     holders = [
@@ -45,7 +34,9 @@ def refuse_setting(item: Setting, block: str, spec: SpecContext, diagnostics: Di
         if name in arguments(node)
     ]
     if holders:
-        in_use = (holder for holder in holders if spec.current(holder[0]) == holder[1])
+        in_use = (
+            holder for holder in holders if _kind_in_use(holder[0], written, base) == holder[1]
+        )
         setting, kind = next(in_use, holders[0])
         value = item.value.span.text if len(item.value.span.text) <= MOST_CHARACTERS else "..."
         diagnostics.error(
@@ -71,47 +62,12 @@ def refuse_setting(item: Setting, block: str, spec: SpecContext, diagnostics: Di
     )
 
 
-def refuse_argument(
-    argument: Argument, kind: str, shapes: Mapping[str, Shape], fitting: Collection[str], slot: Slot
-) -> None:
-    """Report a named argument that the kind lacks; ``fitting`` ones could have its value."""
-    call = slot.value
-    assert argument.name is not None, "an unnamed argument takes a known name"
-    name = argument.name.text
-    names_given = [a.name.text for a in call.arguments if a.name] if isinstance(call, Call) else []
-    known = f"its arguments: {listed(shapes)}" if shapes else "it has no arguments"
-    free = [n for n in fitting or shapes if n not in names_given]
-    only = isinstance(argument.value, Ratio) and len(free) == 1
-    near = free[0] if only else nearest(name, free)
-    help, fix = "remove it", removal(argument, call)
-    if near:
-        help, fix = near + rest_of_line(argument.name, argument), Fix(argument.name.span, near)
-    slot.diagnostics.error(
-        "E104",
-        f"`{kind}` has no argument `{name[:40]}`",
-        argument.name.span,
-        label=f"did you mean `{near}`?" if near else "",
-        notes=(Note(known),),
-        help=help,
-        fix=fix,
-    )
-
-
-def rest_of_line(name: Placed, item: Placed) -> str:
-    """The text after a name within its setting or argument; dots if it is long."""
-    rest = item.span.source.text[name.span.end : item.span.end]
-    return rest if len(rest) <= 40 and "\n" not in rest else " ..."
-
-
-def removal(argument: Argument, call: Value) -> Fix | None:
-    """The edit that removes an argument from a call, with its comma."""
-    if not isinstance(call, Call):
-        return None
-    place = call.arguments.index(argument)
-    source = argument.span.source
-    if len(call.arguments) == 1:
-        return Fix(Span(source, call.name.span.end, call.span.end), "")
-    if place:
-        before = call.arguments[place - 1].span.end
-        return Fix(Span(source, before, argument.span.end), "")
-    return Fix(Span(source, argument.span.start, call.arguments[1].span.start), "")
+def _kind_in_use(setting: str, written: Sequence[Setting], base: Program | None) -> str:
+    """The kind that a setting has as written, in the nearest base, or else by default."""
+    for item in written:
+        if canonical(item.name.text) == setting:
+            return (item.value.name if isinstance(item.value, Call) else item.value).span.text
+    while base is not None and setting not in base.settings:
+        base = base.base
+    default = Settings.model_fields[setting].default
+    return str(getattr(base.settings[setting].value if base else default, "kind", ""))

@@ -1,10 +1,10 @@
-"""Shapes: the form of settings and arguments, derived from the annotations of the IR.
+"""Shapes: what settings and arguments may be, derived from the annotations of the IR.
 
-The IR states types and limits once; shapes are a form that reading and printing can match on.
+The IR states types and limits once; a shape has them by the form in which a value is written.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
 from types import UnionType
@@ -36,71 +36,65 @@ class Limits(NamedTuple):
         return " and ".join(f"{name} {limit:,}" for name, limit in names if limit is not None)
 
 
-class NumberShape(NamedTuple):
-    """A number, or a percentage; ``integer``: a whole number alone."""
+class Shape(NamedTuple):
+    """The values of a setting or an argument, by the form of what is written.
 
-    bounds: Limits
-    integer: bool
-
-
-class TextShape(NamedTuple):
-    """Free text, or a ``plain`` name."""
-
-    min_length: int = 0
-    plain: bool = False
-
-
-class ChoiceShape(NamedTuple):
-    """One of a few words, each with its value: ``true`` and ``false`` stand for truths."""
-
-    options: dict[str, Any]
-
-
-class KindShape(NamedTuple):
-    """One of several node classes, by the name of its kind.
-
-    ``named``: the classes have a field ``kind``.
+    ``whole``: limits of whole numbers; ``number``: of others, percentages too, and of all where no
+    whole ones are meant. ``text``: limits of the length of a string, or a ``plain`` name.
+    ``words``: choices with their values. ``kinds``: node classes by the names of their kinds.
+    ``item``: the values of a list, ``length`` of them or any number, at least ``least``; or with
+    ``term`` those of a sum, whose terms are nodes of that class, each with a weight.
     """
 
-    options: dict[str, type[Node]]
-    named: bool
-
-    def bare(self, form: Literal["bare_number", "bare_string"]) -> type[Node] | None:
-        """The class of a value written without a kind; None if there is none."""
-        return next((node for node in self.options.values() if getattr(node, form)), None)
+    whole: Limits | None = None
+    number: Limits | None = None
+    text: Limits | None = None
+    plain: bool = False
+    words: dict[str, Any] = {}
+    kinds: dict[str, type[Node]] = {}
+    item: "Shape | None" = None
+    length: int | None = None
+    least: int = 0
+    term: type[Node] | None = None
 
     @property
-    def words(self) -> list[str]:
-        """The names of the kinds, and of shorthand arguments: ``span`` for an mlm."""
-        inner = (arguments(node).get(node.shorthand) for node in self.options.values())
-        words = (word for i in inner if isinstance(i, KindShape) for word in i.options)
-        return list(dict.fromkeys((*self.options, *words)))
+    def single(self) -> "Shape":
+        """The single values among them, those in a list or a sum too."""
+        return either(self, self.item.single) if self.item else self
+
+    @property
+    def names(self) -> list[str]:
+        """Its words, the names of its kinds, and of shorthand arguments: ``span`` for an mlm."""
+        kinds = [kind for kind, node in self.kinds.items() if not node.number_unit]
+        short = (name for node in self.kinds.values() for name in shorthand_kinds(node))
+        return list(dict.fromkeys((*self.words, *kinds, *short)))
+
+    def limits(self, number: float) -> Limits | None:
+        """The limits of a number; None if there is none of its form."""
+        return self.whole if self.whole and isinstance(number, int) else self.number
+
+    def bare(
+        self, form: Literal["bare_number", "bare_string"], unit: str = ""
+    ) -> type[Node] | None:
+        """The class of a value written without a kind; None if there is none."""
+        fitting = (n for n in self.kinds.values() if getattr(n, form) and n.number_unit == unit)
+        return next(fitting, None)
+
+    @property
+    def ratio(self) -> type[Node] | None:
+        """The class of a ratio, such as ``80/10/10``; None if there is none."""
+        nameless = (node for node in self.kinds.values() if "kind" not in node.model_fields)
+        return next((node for node in nameless if node.positional), None)
 
 
-class ListShape(NamedTuple):
-    """A list; ``length`` None means any number of values, at least ``least``."""
-
-    item: "Shape"
-    length: int | None
-    least: int = 0
-
-
-class SumShape(NamedTuple):
-    """A sum of terms, each a ``node`` with a weight and a ``field`` of shape ``inner``."""
-
-    node: type[Node]
-    field: str
-    inner: "Shape"
-
-
-class EitherShape(NamedTuple):
-    """One of several shapes, distinguished by the form of the value."""
-
-    options: tuple["Shape", ...]
-
-
-ScalarShape = NumberShape | TextShape | ChoiceShape
-Shape = ScalarShape | KindShape | ListShape | SumShape | EitherShape
+def either(*shapes: Shape) -> Shape:
+    """The shape of values of several shapes, which differ in form."""
+    forms = dict[str, Any]()
+    for shape in shapes:
+        for form, values in zip(Shape._fields, shape, strict=True):
+            if values:
+                forms[form] = forms.get(form, {}) | values if isinstance(values, dict) else values
+    return Shape(**forms)
 
 
 @cache
@@ -113,8 +107,7 @@ def setting_shape(name: str) -> Shape:
 @cache
 def block_kind(setting: str) -> tuple[str, type[Node] | None]:
     """The kind whose arguments a block gives, by the setting of its name."""
-    shape = setting_shape(setting) if setting in Settings.model_fields else None
-    node = shape.bare("bare_number") if isinstance(shape, KindShape) else None
+    node = setting in Settings.model_fields and setting_shape(setting).bare("bare_number")
     return (kinds_of(node)[0], node) if node else ("", None)
 
 
@@ -129,35 +122,15 @@ def arguments(node: type[Node]) -> dict[str, Shape]:
     }
 
 
-@cache
+def shorthand_kinds(node: type[Node]) -> Mapping[str, type[Node]]:
+    """The kinds that stand for a whole node when they are written alone."""
+    return arguments(node)[node.shorthand].kinds if node.shorthand else {}
+
+
 def other_shape(node: type[Node]) -> Shape:
     """The shape of arguments with other names, of a node that gathers them."""
-    ((_, value),) = (
-        get_args(pair) for pair in get_args(node.model_fields[node.others].annotation)[:1]
-    )
-    return _shape(value)
-
-
-def single_shapes(shape: Shape) -> Iterator[ScalarShape | KindShape]:
-    """The shapes of single values among those of a shape, by way of lists, sums and options."""
-    match shape:
-        case ListShape(item=inner) | SumShape(inner=inner):
-            yield from single_shapes(inner)
-        case EitherShape(options=options):
-            yield from (leaf for option in options for leaf in single_shapes(option))
-        case _:
-            yield shape
-
-
-def bounds_of(shape: Shape) -> Limits:
-    """The limits of a number of this shape, or of each in a list."""
-    return next((i.bounds for i in single_shapes(shape) if isinstance(i, NumberShape)), Limits())
-
-
-def choice_words(shape: Shape) -> tuple[str, ...]:
-    """The words among the values of a shape that are no kinds, those in a list included."""
-    choices = (leaf.options for leaf in single_shapes(shape) if isinstance(leaf, ChoiceShape))
-    return tuple(word for options in choices for word in options)
+    pair, *_ = get_args(node.model_fields[node.others].annotation)
+    return _shape(get_args(pair)[1])
 
 
 def kinds_of(node: type[Node]) -> tuple[str, ...]:
@@ -170,8 +143,8 @@ def kinds_of(node: type[Node]) -> tuple[str, ...]:
 
 def kinds_in(shape: Shape) -> dict[str, type[Node]]:
     """The node classes that a value of a shape may name, by their kinds."""
-    kinds = (leaf for leaf in single_shapes(shape) if isinstance(leaf, KindShape) and leaf.named)
-    return {kind: node for leaf in kinds for kind, node in leaf.options.items()}
+    kinds = shape.single.kinds.items()
+    return {kind: node for kind, node in kinds if "kind" in node.model_fields}
 
 
 def summed_field(node: type[Node]) -> str:
@@ -191,30 +164,26 @@ def _shape(annotation: Any, *metadata: Any) -> Shape:
     if origin is Annotated:
         return _shape(*inner, *metadata)
     if origin is Literal:
-        return ChoiceShape({str(option): option for option in inner})
+        return Shape(words={str(option): option for option in inner})
     if origin in (Union, UnionType):
-        options = [_shape(option) for option in inner]
-        kinds = [option.options for option in options if isinstance(option, KindShape)]
-        if len(kinds) == len(options):
-            merged = {kind: node for nodes in kinds for kind, node in nodes.items()}
-            return KindShape(merged, named=True)
-        return EitherShape(tuple(options))
+        return either(*map(_shape, inner))
     if annotation is bool:
-        return ChoiceShape({"true": True, "false": False})
+        return Shape(words={"true": True, "false": False})
     rules = [rule for m in metadata for rule in (m.metadata if isinstance(m, FieldInfo) else [m])]
-    bounds = [rule for rule in rules if isinstance(rule, Ge | Gt | Le | Lt | MinLen)]
-    limits = {name: limit for bound in bounds for name, limit in asdict(bound).items()}
-    if annotation in (int, float):
-        return NumberShape(Limits(**limits), annotation is int)
+    bounds = [rule for rule in rules if isinstance(rule, Ge | Gt | Le | Lt)]
+    limits = Limits(**{name: limit for rule in bounds for name, limit in asdict(rule).items()})
+    least = next((rule.min_length for rule in rules if isinstance(rule, MinLen)), 0)
+    if annotation is int:
+        return Shape(whole=limits)
+    if annotation is float:
+        return Shape(number=limits)
     if annotation is str:
         plain = any(getattr(rule, "func", None) is plain_name for rule in rules)
-        return TextShape(limits.get("min_length", 0), plain)
+        return Shape(text=Limits(ge=least), plain=plain)
     if origin is tuple:
         item, *more = inner
         if isinstance(item, type) and issubclass(item, Node) and (term := summed_field(item)):
-            return SumShape(item, term, arguments(item)[term])
-        length = None if more == [Ellipsis] else len(inner)
-        return ListShape(_shape(item), length, limits.get("min_length", 0))
+            return Shape(item=arguments(item)[term], term=item)
+        return Shape(item=_shape(item), length=None if more == [...] else len(inner), least=least)
     assert issubclass(annotation, Node), f"no way to write a {annotation}"
-    named = "kind" in annotation.model_fields
-    return KindShape(dict.fromkeys(kinds_of(annotation), annotation), named)
+    return Shape(kinds=dict.fromkeys(kinds_of(annotation), annotation))

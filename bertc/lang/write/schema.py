@@ -24,44 +24,38 @@ class AllowedValues:
     @property
     def text(self) -> str:
         """All of them in words, as Markdown on one line: ``whole number ≥ 1``."""
-        match self._shape:
-            case shapes.NumberShape(bounds, integer):
-                return f"{'whole ' * integer}number{_limits(bounds)}"
-            case shapes.TextShape():
-                return "text"
-            case shapes.ChoiceShape(options) | shapes.KindShape(options):
-                return " ".join(f"`{option}`" for option in options)
-            case shapes.ListShape(item, length):
-                return f"list of {length or ''} {AllowedValues(item).text}".replace("  ", " ")
-            case shapes.SumShape(inner=item):
-                return "sum of " + AllowedValues(item).text
-            case shapes.EitherShape(members):
-                return " or ".join(AllowedValues(shape).text for shape in members)
+        shape, forms = self._shape, list[str]()
+        if shape.whole:
+            forms.append(f"whole number{_limits(shape.whole)}")
+        if shape.number:
+            forms.append(f"number{_limits(shape.number)}")
+        if shape.text:
+            forms.append("text")
+        if names := (*shape.words, *shape.kinds):
+            forms.append(" ".join(f"`{name}`" for name in names))
+        if shape.item:
+            several = "sum of" if shape.term else f"list of {shape.length or ''}".rstrip()
+            forms.append(f"{several} {AllowedValues(shape.item).text}")
+        return " or ".join(forms)
 
     @cached_property
     def words(self) -> tuple[str, ...]:
         """The words among them that are no kinds, those in a list included."""
-        return shapes.choice_words(self._shape)
+        return tuple(self._shape.single.words)
 
     @cached_property
     def kinds(self) -> Mapping[str, "ValueKind"]:
         """The kinds among them by name, those of shorthands included: ``span`` for an mlm."""
-        named, short = dict[str, ValueKind](), dict[str, ValueKind]()
-        for leaf in shapes.single_shapes(self._shape):
-            for name, node in leaf.options.items() if isinstance(leaf, shapes.KindShape) else ():
-                named[name] = ValueKind(name, node)
-                if inner := shapes.arguments(node).get(node.shorthand):
-                    short |= AllowedValues(inner).kinds
-        return named | {name: kind for name, kind in short.items() if name not in named}
+        kinds = self._shape.single.kinds
+        short = (shapes.shorthand_kinds(node).items() for node in kinds.values())
+        named = {**{name: node for inner in short for name, node in inner}, **kinds}
+        return {name: ValueKind(name, node) for name, node in named.items()}
 
     @property
     def item(self) -> "AllowedValues | None":
         """The values in a list; None if there is no list among them."""
-        options = (
-            self._shape.options if isinstance(self._shape, shapes.EitherShape) else (self._shape,)
-        )
-        items = (AllowedValues(s.item) for s in options if isinstance(s, shapes.ListShape))
-        return next(items, None)
+        shape = self._shape
+        return AllowedValues(shape.item) if shape.item and not shape.term else None
 
 
 class Argument(NamedTuple):

@@ -1,6 +1,6 @@
 """Canonical text of typed values, which reads back as the same values."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
 
 from bertc.ir.base import Node
@@ -13,21 +13,27 @@ from bertc.lang.read.numbers import show_hours, show_number
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 
 
-def show(program: Program, *, origins: bool = False) -> str:
+def without_origin(name: str, setting: Given, indent: str = "") -> list[str]:
+    """The line of a setting."""
+    return [f"{indent}{name} = {show_value(setting.value, shapes.setting_shape(name))}"]
+
+
+def show(program: Program, write: Callable[[str, Given, str], list[str]] = without_origin) -> str:
     """The text of a program, settings in canonical order; it ends with a new line.
 
-    ``origins`` adds the origin of each value as a comment.
+    ``write`` makes the lines of a setting, from its name and an indent too.
     """
-    lines = []
+    lines = list[str]()
     if program.base:
         name = program.base.name
         plain = name.replace("-", "_").isidentifier() and name.isascii()
         lines.append(f"extends {name if plain else quote(name)}")
-    lines += _lines(program.settings, origins)
-    for stage in program.stages:
-        lines += ["", f"stage {quote(stage.name)} {{"]
-        lines += [f"    {line}" for line in _lines(stage.settings, origins)]
-        lines.append("}")
+    for stage in (None, *program.stages):
+        settings, indent = (stage or program).settings, "    " if stage else ""
+        lines += ["", f"stage {quote(stage.name)} {{"] if stage else []
+        for name in Settings.model_fields:
+            lines += write(name, settings[name], indent) if name in settings else []
+        lines += ["}"] if stage else []
     return "\n".join(lines).strip("\n") + "\n"
 
 
@@ -36,12 +42,12 @@ def show_value(value: Any, shape: shapes.Shape | None = None, *, full: bool = Fa
     match value:
         case bool():
             return "true" if value else "false"
-        case float() if value == 1 and isinstance(shape, shapes.EitherShape):
+        case float() if value == 1 and shape and shape.whole:
             return "100%"  # 1 is a number of steps
         case int() | float():
             return show_number(value)
         case str():
-            return value if shape and value in shapes.choice_words(shape) else quote(value)
+            return value if shape and value in shape.single.words else quote(value)
         case Node():
             return _node(value, full)
         case tuple():
@@ -55,18 +61,6 @@ def quote(text: str) -> str:
     """The text as a string literal."""
     shown = (_ESCAPES.get(c) or (c if c.isprintable() else f"\\u{{{ord(c):x}}}") for c in text)
     return f'"{"".join(shown)}"'
-
-
-def _lines(settings: Mapping[str, Given], origins: bool) -> list[str]:
-    names = [name for name in Settings.model_fields if name in settings]
-    lines = []
-    for name in names:
-        setting = settings[name]
-        text = f"{name} = {show_value(setting.value, shapes.setting_shape(name))}"
-        origin = setting.origin
-        parts = (origin.kind, origin.source, str(origin.span or ""))
-        lines.append(f"{text}  # {': '.join(filter(None, parts))}" if origins else text)
-    return lines
 
 
 def _node(node: Node, full: bool) -> str:
