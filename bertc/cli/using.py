@@ -123,11 +123,7 @@ def export_(
     code: bool = option(False, "with --to: with its own classes", "--code"),
     adapter: bool = option(False, "with --to: peft's layout", "--adapter"),
     proof: bool = option(False, "with vectors that bertc verify compares others with", "--proof"),
-    revision: str = option(
-        "main",
-        "step-1000 or chck_1M: the weights after that step or those words; all: main and those of "
-        "save_at",
-    ),
+    revision: str = option("main", "weights of step-1000, of words chck_1M; all: main, save_at's"),
 ) -> None:
     """Write a run's model as a Hugging Face folder or ONNX graph, or name what is in the way."""
     if not (to or onnx or static) or int8 and onnx is None:
