@@ -15,12 +15,8 @@ LISTED, RESULTS = ("where", "sort", "json"), ("results", "json")
 def runs_(
     context: typer.Context,
     folders: list[Path] | None = argument(None, "folders to look in [default: runs]"),
-    results: bool = option(
-        False, "scores side by side, a row for all seeds of a spec", "--results"
-    ),
-    where: list[str] | None = option(
-        None, "only runs with state=stopped, name='bert*', hidden=256 (repeatable)"
-    ),
+    results: bool = option(False, "scores side by side, a row for each spec", "--results"),
+    where: list[str] | None = option(None, "runs with name='bert*', hidden=256 (repeatable)"),
     sort: str = option("when", "when, name, state, score, parameters, seconds or flops"),
     json: JsonOption = False,
 ) -> None:

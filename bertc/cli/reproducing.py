@@ -17,12 +17,8 @@ from bertc.cli.options import SPECS, app, argument, option, refuse_others, say, 
 @app.command()
 def reproduce(
     table: str = argument("", "a shipped table, or a file of your own; without it they are listed"),
-    scale: str = option(
-        "", "full: the paper's sizes; base, small; tiny: minutes a row on a laptop"
-    ),
-    data: list[str] | None = option(
-        None, "the folder with the files that the table needs, or NAME=PATH of one"
-    ),
+    scale: str = option("", "full: the paper's sizes; base, small; tiny: minutes a row"),
+    data: list[str] | None = option(None, "folder of the files it needs, or NAME=PATH of one"),
     seeds: int = option(1, "number of seeds a row", min=1, max=1000),
     out: Path | None = option(None, "folder of the runs [default: runs/tables/TABLE]"),
     estimate: bool = option(False, "show what each row costs; trains nothing", "--estimate"),
@@ -66,9 +62,7 @@ def glue(
     table: str = option("glue", "glue; babylm: the seven tasks of BabyLM, from its files"),
     tasks: list[str] | None = option(None, "some of the tasks: rte,mrpc"),
     seeds: int = option(3, "number of seeds a task", min=1, max=1000),
-    data: list[str] | None = option(
-        None, "the folder with the tasks [default: data], or TASK=PATH of one"
-    ),
+    data: list[str] | None = option(None, "folder of tasks [default: data], or TASK=PATH of one"),
     set: options.SetOption = None,
     out: Path | None = option(None, "folder of the runs [default: runs/glue/MODEL]"),
     json: options.JsonOption = False,
@@ -130,9 +124,7 @@ def sweep(
         ..., "a spec with ranges: optimizer=adamw({1e-5..1e-3:log}) layers={2..12}"
     ),
     trials: int = option(20, "trials in all, those of before included", min=1),
-    for_: str = option(
-        "loss", "the score: dev.accuracy, mlm, loss, as runs --results names it", "--for"
-    ),
+    for_: str = option("loss", "the score: dev.accuracy, mlm, as runs --results has it", "--for"),
     set: options.SetOption = None,
     out: Path | None = option(None, "folder of the search [default: runs/NAME]"),
     budget: str | None = option(None, "most time or FLOPs of all trials together: 2h, 1e16"),
@@ -178,9 +170,7 @@ def bench(
     precision: str = option("fp32", "latency: fp32, bf16 (torch), int8 (onnx)"),
     threads: str = option("1,all", "latency, calibrate: threads; all is one per core"),
     seconds: float = option(60.0, "latency: time for all turns, at most", min=0.1, max=36_000),
-    calibrate: bool = option(
-        False, "measure this CPU instead, so that estimated times fit it", "--calibrate"
-    ),
+    calibrate: bool = option(False, "measure this CPU instead, for estimates", "--calibrate"),
     json: options.JsonOption = False,
 ) -> None:
     """Time the training step of specs on random tokens, answers to texts, or this CPU.

@@ -87,9 +87,7 @@ def estimate(
     memory: str | None = option(None, "memory that micro-batches are planned for: 16GiB"),
     law: Path | None = option(None, "law.json of bertc forecast: the loss to expect"),
     where: bool = option(False, "time and memory of a step by part", "--where"),
-    diff: bool = option(
-        False, "of two specs or runs: the share of each setting in the difference", "--diff"
-    ),
+    diff: bool = option(False, "of two: the share of each setting in the difference", "--diff"),
     json: options.JsonOption = False,
 ) -> None:
     """Estimate the cost of specs: parameters, FLOPs, memory and time. Nothing runs.
@@ -151,9 +149,7 @@ def fit_(
     params: str | None = option(None, "most parameters, heads included: 14M"),
     flops: str | None = option(None, "most FLOPs of training: 1e18, 3E"),
     time: str | None = option(None, "longest training: 90min, 8h, 2d"),
-    memory: str | None = option(
-        None, "memory of a device, for which micro-batches are planned: 16GiB"
-    ),
+    memory: str | None = option(None, "of a device, for which micro-batches are planned: 16GiB"),
     law: Path | None = option(None, "law.json of bertc forecast: the lowest loss is taken"),
     loss: float = option(0.0, "with --law: the least time to this loss", min=0),
     device: str = option("h200", "as in estimate"),
@@ -190,9 +186,7 @@ def build(
     spec: options.SpecArgument,
     set: options.SetOption = None,
     emit: str = option("python", "tree, program, resolved, weights, module or python"),
-    out: Path | None = option(
-        None, "file to write [default: print it]; of a run model.c", "--out", "-o"
-    ),
+    out: Path | None = option(None, "a file [else printed]; of a run model.c", "--out", "-o"),
     embed: bool = option(False, "with model.c: its weights are in it", "--embed"),
     int8: bool = option(False, "with model.c: write int8 weights", "--int8"),
     most_loss: float = option(0.5, "with --int8: points of accuracy it may lose", min=0),

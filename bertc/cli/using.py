@@ -16,9 +16,7 @@ def evaluate(
     data: str = option("", "text to evaluate on, all of it: a path, or files('a.txt')"),
     objective: str = option("", "other terms than it learned: of a run with sop, nsp"),
     seq: int = option(0, "tokens per row of a stream [0: as trained]", min=0),
-    memory: int | None = option(
-        None, "length of the memory in tokens [default: as trained]", min=0
-    ),
+    memory: int | None = option(None, "tokens of the memory [default: as trained]", min=0),
     clamp: int = option(0, "largest distance, as which more count", min=0),
     same_length: bool = option(False, "every token attends to --memory tokens", "--same-length"),
     examples: int = option(0, "held-out rows, tokens or examples [0: as trained]", min=0),
@@ -66,6 +64,7 @@ def predict(
     task: str = option("", "its name, or with the columns of the file"),
     out: Path | None = option(None, "a new .jsonl, .csv, .tsv or .parquet file", "-o", "--out"),
     labels: str = option("", 'names of spans to find, as in "person, drug"'),
+    precision: Literal["auto", "fp32", "bf16"] | None = option(None, "else as its run has"),
     device: str = option("auto", "auto, cpu or cuda"),
 ) -> None:
     """Answer the rows of a file with a fine-tuned model; a JSON object per row, or a file."""
@@ -74,7 +73,8 @@ def predict(
 
     if out is not None:
         check_out(out)
-    say(write_answers(predict_parts(run, file, task, device, labels), file, out, say), err=True)
+    parts = predict_parts(run, file, task, device, labels, precision)
+    say(write_answers(parts, file, out, say), err=True)
 
 
 @app.command("embed")
@@ -85,9 +85,7 @@ def embed_(
     near: str = option("", "a text: print the rows nearest to it, a JSON object each"),
     top: int = option(5, "rows that --near prints", min=1),
     column: str = option("", "the column of the text [default: text]", "--text"),
-    pooling: str = option(
-        "", "mean, cls, max or last; default: as trained or as its folder says, else mean"
-    ),
+    pooling: str = option("", "mean, cls, max or last [default: as in its folder, else mean]"),
     normalise: bool | None = option(None, "vectors of length 1"),
     prompt: str = option("", "a prompt of its folder by name: query, ..."),
     width: int = option(0, "numbers of a vector, 0: all (widths=)", min=0),
@@ -125,11 +123,7 @@ def export_(
     code: bool = option(False, "with --to: with its own classes", "--code"),
     adapter: bool = option(False, "with --to: peft's layout", "--adapter"),
     proof: bool = option(False, "with vectors that bertc verify compares others with", "--proof"),
-    revision: str = option(
-        "main",
-        "step-1000 or chck_1M: the weights after that step or those words; all: main and those of "
-        "save_at",
-    ),
+    revision: str = option("main", "weights of step-1000, of words chck_1M; all: main, save_at's"),
 ) -> None:
     """Write a run's model as a Hugging Face folder or ONNX graph, or name what is in the way."""
     if not (to or onnx or static) or int8 and onnx is None:

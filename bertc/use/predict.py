@@ -13,6 +13,7 @@ from bertc.base.diagnostics import UsageError, several
 from bertc.ir.learning import AnyTask, Choose, Spans, Tag, answer as kinds
 from bertc.ir.learning.task import OwnTask
 from bertc.ir.program import Stage
+from bertc.ir.program.settings import RunPrecision
 from bertc.machine.display import choose
 from bertc.model import Model
 from bertc.run.evaluation.answers import Answers
@@ -150,8 +151,9 @@ ROWS_OF_A_PART = 8192
 
 
 def predict_parts(
-    run: Path, file: Path, task: str = "", device: str = "auto", labels: str = ""
-) -> Iterator[Predicted]:
+    run: Path, file: Path, task: str = "", device: str = "auto", labels: str = "",
+    precision: RunPrecision | None = None,
+) -> Iterator[Predicted]:  # fmt: skip
     """Answer the rows of a file in its order, ``ROWS_OF_A_PART`` at once.
 
     ``labels`` are names of spans to find, with commas between.
@@ -162,7 +164,7 @@ def predict_parts(
         chosen = asking(chosen, labels)
     examples = examples_of(of_any_number(chosen), DataPart(file, labelled=False))
     vocabulary = vocabulary_of(run, stage.encoder.vocab_size)
-    place_on_device(model, device)
+    place_on_device(model, device, precision)
     fit = fit_of_head(run, model, chosen.title)
     with closing(choose(quiet=False)) as display:
         while True:

@@ -105,7 +105,7 @@ def _rows(draw: random.Random, number: int) -> Iterator[str]:
         words, long = draw.choices(WORDS, k=9), draw.choices(WORDS, k=60)
         positive, negative = (" ".join(draw.choices(WORDS, k=9)) for _ in range(2))
         label, labels = words[0], ",".join(sorted({*words} & {"hens", "barn"}))
-        tags, tags_of_long = (" ".join(w[0] for w in text) for text in (words, long))
+        tags, tags_of_long = (" ".join("B-" + w[0] for w in text) for text in (words, long))
         texts = (" ".join(words), positive, negative, label, labels, str(draw.random()), tags)
         yield "\t".join((*texts, " ".join(long), tags_of_long))
 

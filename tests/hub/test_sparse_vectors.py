@@ -13,6 +13,7 @@ import transformers
 from pyarrow.parquet import read_table
 
 import bertc
+from bertc.api import findings
 from bertc.base.diagnostics import DataError, UsageError
 from bertc.ir.learning.pooling import SparseVectors
 from bertc.ir.learning.vector_task import Embed
@@ -120,6 +121,7 @@ def test_folders_with_other_ways_or_without_a_head_are_refused_by_name(tmp_path)
     pytest.raises(DataError, bertc.load(folder).embed, TEXTS).match("has no masked-LM head")
     (tmp_path / "a.tsv").write_text("text\tb\na b\tb c\n")
     spec = f"init='{folder}' steps=1 batch=1 device=cpu task=embed('{tmp_path}/a.tsv', positive=b)"
+    pytest.raises(DataError, findings, spec).match("has no masked-LM head")
     pytest.raises(DataError, bertc.train, spec, tmp_path / "run").match("has no masked-LM head")
 
 

@@ -37,7 +37,7 @@ from bertc.run.models.runs import import_run
 from bertc.tasks.examples.encode import encode
 from bertc.tasks.examples.task import gather
 from bertc.tasks.layouts.example import TaggedExample
-from tests.campaigns.spans_by_name import NAMES, SETTINGS, TAGGED, values, write_settings
+from tests.campaigns.spans_by_name import KNOWN, values, write_settings
 
 B, S, H = 3, 11, 8
 
@@ -261,7 +261,7 @@ def test_a_plain_span_competes_with_every_token(encoder):
     torch.testing.assert_close(scores.starts[:, 3:8], logits[:, 3:8, 0])
 
 
-GOLDEN = json.loads(Path(__file__).with_name("named_spans.json").read_text())
+SETTINGS, TAGGED, NAMES = (KNOWN[name] for name in ("settings", "tagged", "names"))
 NETWORK = "layers=1 hidden=8 heads=2 ffn=16 seq=64 pooler=transform vocab=16 steps=1 "
 
 
@@ -291,14 +291,14 @@ def test_scores_losses_and_answers_are_those_of_gliner_and_its_folder_comes_and_
     batch = to_micro_batch(gather(task.judged, rows, np.arange(3), 0), torch.device("cpu"))
     with torch.no_grad():
         scores, sums = outputs(model, stage, task.judged, batch)
-    expected = torch.tensor(GOLDEN["scores"])
+    expected = torch.tensor(KNOWN["scores"])
     by_span = scores.transpose(2, 3)
     torch.testing.assert_close(by_span[by_span > -600].view(-1, 3), expected, atol=1e-5, rtol=0)
-    assert float(sums[0]) == pytest.approx(GOLDEN["loss"], rel=1e-5)
+    assert float(sums[0]) == pytest.approx(KNOWN["loss"], rel=1e-5)
     (answer,) = model.predict(["ann lee of oslo sang."], f"spans(labels={NAMES})")
     scored = [{**s, "score": pytest.approx(s["probability"], abs=1e-5)} for s in answer["spans"]]
-    found = [{name: s[name] for name in GOLDEN["found"][0]} for s in scored]
-    assert found == GOLDEN["found"]
+    found = [{name: s[name] for name in KNOWN["found"][0]} for s in scored]
+    assert found == KNOWN["found"]
     left = json.loads(Path("mine/model/gliner_config.json").read_text())
     assert {n for n, value in SETTINGS.items() if left[n] != value} == {"encoder_config", "name"}
     assert left["encoder_config"].items() >= SETTINGS["encoder_config"].items()

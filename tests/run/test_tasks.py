@@ -16,13 +16,13 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 import bertc
 from bertc.base.diagnostics import DataError, MissingInputError, UsageError
 from bertc.ir.learning.answer import Labels, NamedSpans, Several, Tags
-from bertc.ir.learning.custom_task import AnyTask
+from bertc.ir.learning.custom_task import AnyTask, Spans
 from bertc.ir.learning.task import Task
 from bertc.lab.results.evaluations import evaluate_runs
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.evaluation.task_lookup import task_of
 from bertc.run.train.loop import train
-from bertc.tasks.layouts.parts import read_examples
+from bertc.tasks.layouts.parts import examples_of, read_examples
 from bertc.tasks.layouts.table import DataPart
 from bertc.tasks.metrics.metrics import judge
 from bertc.use.card import export_with_card
@@ -433,6 +433,14 @@ def test_names_that_were_never_learned_are_asked_for(go, farm, tmp_path):
     go(f"{farm['text']}task={farm['tag']} steps=1", "tagged")
     with pytest.raises(UsageError, match="--labels are names of spans, and tag is a task of tags"):
         predict(tmp_path / "tagged", file, labels="gate")
+    listed = [[0, 0, "the"], [1, 2, "red hens"]], [], [[0, 1, "a"], [1, 2, "b"]]
+    rows = [{"words": ["the", "red", "hens"], "tags": marks} for marks in listed]
+    (theirs := tmp_path / "theirs.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    read = examples_of(Spans(), DataPart(theirs))
+    assert next(read).tags == ("B-the", "B-red hens", "I-red hens")
+    assert next(read).tags == ("O", "O", "O")
+    with pytest.raises(DataError, match=r"'tags' has \[1, 2, 'b'\], a span of words expected"):
+        next(read)
     file.write_text("words\ttags\nthe hens\tO BIRD\n")
     with pytest.raises(DataError, match="dev.tsv:2: the tag 'BIRD' marks no span"):
         evaluate_run(tmp_path / "run", quiet=True)

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
+from bertc.base.diagnostics import DataError
 from bertc.base.storage.paths import is_folder, is_taken
 from bertc.hub.folders import RESOLVED, checkpoint_at, checkpoint_of, read_network, read_resolved
 from bertc.ir.changing.growth import TEACHER, FromLayers, FromOther, FromRun
@@ -15,7 +16,7 @@ from bertc.ir.network.positions import RotaryPositions
 from bertc.ir.network.sharing import ShareMap, ShareNone
 from bertc.ir.program import MAIN, Given, Program, Resolved, map_terms, model_weights
 from bertc.ir.program.settings import HfLayout, layout_of
-from bertc.ir.terms.node import System
+from bertc.ir.terms.node import MASKED_HEAD, System
 from bertc.ir.weight_maps import begins_as, fit, refusal
 from bertc.text.tokenizers.reading import network_folder
 
@@ -123,19 +124,33 @@ def compare_init(resolved: Resolved) -> None:
     init = resolved.run.init
     if not isinstance(init, FromOther) or init.path == TEACHER:
         return
-    if (old := program_of(Path(init.path))) is None:
+    if (old := program_of(folder := Path(init.path))) is None:
         return
-    if isinstance(init, FromRun) and is_folder(Path(init.path) / "checkpoints"):
-        checkpoint_of(Path(init.path), init.step)
+    if isinstance(init, FromRun) and is_folder(folder / "checkpoints"):
+        checkpoint_of(folder, init.step)
     new = resolved.as_in(resolved.stages[0])
     if not init.same_tokens:  # its tables are carried to other tokens
         old = old.with_vocabulary(resolved.vocabulary)
-    # Which heads are there, and whether there is a pooler, only its weights say.
+    # Which heads are there, and whether there is a pooler, only its weights say for sure.
+    if any(isinstance(task, Embed) and task.is_sparse for task in resolved.stages[0].tasks):
+        from bertc.hub.families import FAMILIES
+        from bertc.hub.task_config import class_names
+
+        named = class_names(at) if is_taken(at := network_folder(folder) / "config.json") else []
+        held = [of.parts for family in FAMILIES for of in family.classes if of.name in named]
+        if held and not any(MASKED_HEAD in parts for parts in held):
+            raise no_masked_head(folder)
     names = (weight.name for weight in model_weights(old))
     body = [n for n in names if n.startswith("encoder.") and not n.startswith("encoder.pooler.")]
     _, mismatches = fit(old, body, new, begins_as(resolved))
     if mismatches:
-        raise refusal(Path(init.path), mismatches, old, new)
+        raise refusal(folder, mismatches, old, new)
+
+
+def no_masked_head(folder: Path) -> DataError:
+    """The refusal of sparse vectors by a network without the head that makes them."""
+    message = f"{folder} has no masked-LM head, whose scores sparse vectors are made of"
+    return DataError(message, "pooling=mean, or first a stage of objective=mlm to learn one")
 
 
 def take_network(

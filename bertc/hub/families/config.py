@@ -60,6 +60,7 @@ class Wordless(NamedTuple):
     sep: int | None = None
     bos: int | None = None
     eos: int | None = None
+    mask: int = 0
     cls_last: bool = False
 
     def save(self, *_: object) -> None:

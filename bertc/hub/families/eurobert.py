@@ -1,13 +1,14 @@
 """EuroBERT's Hugging Face layout: Llama's blocks that attend in both directions."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from bertc.hub.families import bert
-from bertc.hub.families.config import PadId, VocabularySize
+from bertc.hub.families.config import PadId, Tokens, VocabularySize
 from bertc.hub.families.family import Family, TaskHeads, hf_class, poolers
 from bertc.hub.families.rotary_like import HfGrouped
 from bertc.ir.base import Width
 from bertc.ir.network import norm
+from bertc.ir.network.encoder import Encoder
 from bertc.ir.vocabulary import ByteBpe
 
 
@@ -22,6 +23,10 @@ class HfEuroBert(HfGrouped):
     layer_norm_eps: norm.Epsilon = 1e-5
     pad_token_id: PadId | None = 128_001
     classifier_pooling: Literal["bos", "mean", "late"] = "late"
+
+    @classmethod
+    def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+        return {**super().values(encoder, tokens), "mask_token_id": tokens.mask}
 
 
 BODY = {

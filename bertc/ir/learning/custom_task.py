@@ -132,10 +132,10 @@ def _check_names(names: tuple[str, ...]) -> tuple[str, ...]:
 class Spans(tasks.OwnTask):
     """Spans of words by the names of what they are, also of names never seen (GLiNER).
 
-    Words and tags are as in ``tag``. A row begins with names, each after ``marker``, and a
-    ``separator``, tokens that are by default those of masks and of ends. In training these are the
-    row's names among ``labels`` and up to ``negatives`` others, drawn anew in each step; elsewhere
-    all names of a file.
+    Words and tags are as in ``tag``, or tags are spans [first, last, name]. A row begins with
+    names, each after ``marker``, and a ``separator``, tokens that are by default those of masks and
+    of ends. In training these are the row's names among ``labels`` and up to ``negatives`` others,
+    drawn anew in each step; elsewhere all names of a file.
     """
 
     kind: Literal["spans"] = "spans"

@@ -225,19 +225,12 @@ class NamedSpanHead:
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
         units: Dim = ("hidden", self.units)
         inner: Dim = ("feature", EXPANSION * self.units)
-        maps = [
-            ("start", units),
-            ("end", units),
-            ("span", ("hidden", 2 * self.units)),
-            ("names", units),
-        ]
+        both: Dim = ("hidden", 2 * self.units)
+        maps = [("start", units), ("end", units), ("span", both), ("names", units)]
         pairs = [
-            pair
-            for part, read in maps
-            for pair in (
-                affine(f"{name}.{part}.inner", inner, read, Glorot(), "head"),
-                affine(f"{name}.{part}.outer", units, inner, Glorot(), "head"),
-            )
+            affine(f"{name}.{part}.{leaf}", to, read, Glorot(), "head")
+            for part, of in maps
+            for leaf, to, read in (("inner", inner, of), ("outer", units, inner))
         ]
         if (width := encoder.hidden) != self.units:
             pairs.append(affine(f"{name}.narrow", units, ("hidden", width), Glorot(), "head"))

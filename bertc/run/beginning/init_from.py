@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from bertc.base.diagnostics import DataError, listed
+from bertc.check.facts.networks import no_masked_head
 from bertc.hub.networks import add_tables
 from bertc.hub.weights import checkpoint_notes
 from bertc.ir.address import key
@@ -89,11 +90,8 @@ def carrying(init: FromOther, old: Resolved, corpus: PreparedCorpus) -> Carrying
     sums = token_sums(source, vocabulary, init.embeddings, vectors)
     of_text = ~vocabulary.special[sums.tokens] & (sums.tokens != vocabulary.unk)
     if not of_text.any() and not isinstance(init.embeddings, Redrawn):
-        raise DataError(
-            f"the vocabularies of {init.path} and of this run have special tokens alone in common: "
-            "there are no rows of the token table to carry over",
-            "init=run(..., embeddings=random) draws all of them",
-        )
+        message = f"{init.path} and this run have special tokens alone in common: no rows to carry"
+        raise DataError(message, "init=run(..., embeddings=random) draws all of them")
     rows, seed = table_rows(corpus.resolved.vocabulary), corpus.resolved.run.seed
     return Carrying(sums, rows, source.size, seed, tuple(_notes(sums, source, corpus)))
 
@@ -173,8 +171,7 @@ def source_of(resolved: Resolved, corpus: PreparedCorpus | None = None) -> Sourc
     sparse = any(isinstance(task, Embed) and task.is_sparse for task in first.tasks)
     head = {w.name for w in model_weights(target) if w.name.startswith(f"heads.{MASKED_HEAD}.")}
     if sparse and not head <= places.copies.keys():
-        message = f"{folder} has no masked-LM head, whose scores sparse vectors are made of"
-        raise DataError(message, "pooling=mean, or first a stage of objective=mlm to learn one")
+        raise no_masked_head(folder)
     notes = (
         *checkpoint_notes(folder), *rows, *_differences(old, target), *_new(places, old, target),
         *(_layers(init, places, old, target) if isinstance(init, growth.FromLayers) else []),
@@ -201,11 +198,8 @@ def _read(
     sound = checkpoints.verify(checkpoint)
     rule, file = old.stage_after(sound.step).optimizer, sound.folder / checkpoints.OPTIMIZER
     if rule.keeps != optimizer.keeps:
-        raise DataError(
-            f"{folder} was trained by {rule.kind}, which keeps {rule.keeps}; {optimizer.kind} "
-            f"keeps {optimizer.keeps}",
-            help=f"moments=reset, or optimizer={rule.kind}",
-        )
+        what = f"was trained by {rule.kind}, which keeps {rule.keeps}, not {optimizer.keeps}"
+        raise DataError(f"{folder} {what}", f"moments=reset, or optimizer={rule.kind}")
     moments = moments_of(rule, model_weights(old))
     return old, tensors, checkpoints.load(file, {n: weight.shape for n, weight in moments.items()})
 

@@ -117,7 +117,8 @@ def read_tagged(task: Tag | Spans, part: DataPart) -> Iterator[example.TaggedExa
         text = read.text(cell, place, task.words) if named and isinstance(cell, str) else ""
         sentence = (*read.PART.findall(text),) if text else split(cell, place, task.words)
         known = part.labelled or tags_cell is not None
-        tags = split(tags_cell, place, task.tags) if known else ()
+        listed = read.span_tags(tags_cell, len(sentence), place, task.tags) if named else None
+        tags = listed or (split(tags_cell, place, task.tags) if known else ())
         if not sentence:
             raise DataError(f"{place}: {task.words!r} has no {word}s", "take the row out")
         if len(tags) != len(sentence) and (part.labelled or tags):

@@ -160,6 +160,21 @@ def words(cell: Any, place: str, column: str) -> tuple[str, ...]:
     return tuple(label(item, f"{place}, {column}[{i}]", column) for i, item in enumerate(cell))
 
 
+def span_tags(cell: Any, count: int, place: str, column: str) -> tuple[str, ...] | None:
+    """Tags of words by a list of spans [first, last, name]; None of another cell."""
+    if not isinstance(cell, list) or any(not isinstance(item, list) for item in cell):
+        return None
+    tags = ["O"] * count
+    for item in cell:
+        match item:
+            case [int(a), int(b), str(name)] if {*tags[a : b + 1]} == {"O"} and 0 <= a <= b < count:
+                tags[a : b + 1] = [f"B-{name}", *[f"I-{name}"] * (b - a)]
+            case _:
+                message = f"{place}: {column!r} has {str(item)[:60]}, a span of words expected"
+                raise DataError(message, "[first, last, name], words from 0, none in two of them")
+    return tuple(tags)
+
+
 def letters(cell: Any, place: str, column: str) -> tuple[str, ...]:
     """The letters of a text, without white space; or a list, as of words."""
     return tuple("".join(cell.split())) if isinstance(cell, str) else words(cell, place, column)
