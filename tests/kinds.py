@@ -120,6 +120,7 @@ NETWORKS: dict[str, dict[str, str]] = {
         "none": "positions=none attention=relative",
         "own": "positions=own('own_parts.py:Turned', on=heads)",
     },
+    "scaled": {"none": "", **alike("llama3 yarn", "positions=rotary(scaled={}(4, 1, 8, 16))")},
     "share": {
         **alike("none all attention ffn", "share={}"), "groups": "share=groups(1)",
         "map": "share=map([0, 1])",

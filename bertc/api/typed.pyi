@@ -544,6 +544,12 @@ def listed(
     """The tokens of a file, a line each in their order, after special ones that it lacks."""
 
 
+def llama3(
+    factor: Value = ..., slow: Value = ..., fast: Value = ..., length: Value = ..., *, attention: Value = ...
+) -> Words:
+    """Turns are `factor` times slower below `slow` in `length` tokens; from `fast` on none."""
+
+
 def local(
     window: Value = ..., *, gate: Value = ..., kv_heads: Value = ..., bias: Value = ..., norm: Value = ..., over: Value = ..., global_every: Value = ..., global_layers: Value = ...
 ) -> Words:
@@ -743,7 +749,7 @@ def rising(
 
 
 def rotary(
-    theta: Value = ..., local_theta: Value = ..., *, pairs: Value = ..., share: Value = ..., scale: Value = ..., rates: Value = ...
+    theta: Value = ..., local_theta: Value = ..., *, pairs: Value = ..., share: Value = ..., scale: Value = ..., rates: Value = ..., scaled: Value = ...
 ) -> Words:
     """Queries and keys turned by angles proportional to their positions (Su et al. 2021, 3.2)."""
 
@@ -1022,3 +1028,9 @@ def xnli(
     data: Value = ..., language: Value = ..., *, dropout: Value = ..., examples: Value = ..., dev_examples: Value = ..., head: Value = ..., name: Value = ...
 ) -> Words:
     """Natural language inference in 15 languages (Conneau et al. 2018), trained on one of them."""
+
+
+def yarn(
+    factor: Value = ..., slow: Value = ..., fast: Value = ..., length: Value = ..., *, attention: Value = ...
+) -> Words:
+    """Turns are `factor` times slower below `slow` in `length` tokens; from `fast` on none."""

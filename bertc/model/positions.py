@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from bertc.ir.network import positions as nodes
+from bertc.ir.network.angles import SlowerTurns
 from bertc.ir.network.positions import Positions
 from bertc.model.attention.masks import Blocks, Mask
 from bertc.model.inputs import EncoderInputs
@@ -199,8 +200,12 @@ def _angles(
     powers_p = torch.arange(0, turned, 2, device=positions_bl.device).float() / turned
     rates_p = theta**-powers_p
     rates_p = rates_p.half().float() if node.rates == "fp16" else rates_p
+    scaled = node.scaled
+    if isinstance(scaled, SlowerTurns):
+        rates_p = rates_p * torch.tensor(scaled.speeds(theta, turned), device=rates_p.device)
     angles_blp = (positions_bl.float() / node.scale)[..., None] * rates_p
-    return Angles(angles_blp.cos()[:, :, None], angles_blp.sin()[:, :, None])
+    waves = Angles(angles_blp.cos()[:, :, None], angles_blp.sin()[:, :, None])
+    return waves if scaled.magnitude == 1 else Angles(*(scaled.magnitude * x for x in waves))
 
 
 def slopes(heads: int, like: Tensor) -> Float[Tensor, "{heads}"]:

@@ -26,8 +26,8 @@ from tests.lab.c.programs import compiled, largest_difference, small_graph
 from tests.lab.onnx.conftest import NETWORK, run_of
 from tests.net.programs import FARM, TOY, copied
 
-UNIONS = ("attention", "positions", "share", "norm", "ffn", "table", "generator", "objective",
-          "loss", "negatives", "features", "residual", "head", "activation", "gate",
+UNIONS = ("attention", "positions", "scaled", "share", "norm", "ffn", "table", "generator",
+          "objective", "loss", "negatives", "features", "residual", "head", "activation", "gate",
           "body")  # fmt: skip
 IDEAS = ("positions", "attention", "activation", "norm", "residual", "head", "pooler", "table",
          "share", "widths")  # fmt: skip

@@ -39,6 +39,9 @@ ROTARY_ESM = {**ESM, "position_embedding_type": "rotary", "layer_norm_eps": 1e-5
 ESMC = {n: x for n, x in ESM.items() if n != "token_dropout"} | {"vocab_size": 64}
 DECODER = {**MODERN, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 8}
 ULTRA = {**MODERN, "num_key_value_heads": 1, "sliding_window": 3, "prediction_head_size": 20}
+ROPE = {"rope_theta": 30.0, "factor": 4.0, "original_max_position_embeddings": 16}
+LLAMA3 = {**ROPE, "rope_type": "llama3", "low_freq_factor": 0.5, "high_freq_factor": 2.0}
+YARN = {**ROPE, "rope_type": "yarn", "beta_fast": 3.0}
 GEMMA = {**DECODER, "query_pre_attn_scalar": 8, "sliding_window": 5}
 
 
@@ -171,6 +174,10 @@ CASES = [
     case("Qwen3ForCausalLM", DECODER, num_hidden_layers=2, is_causal=False),
     case("Qwen3Model", DECODER, num_hidden_layers=1, hidden_size=32, num_attention_heads=4),
     case("LlamaForCausalLM", DECODER),
+    case("LlamaForCausalLM", DECODER, rope_parameters=LLAMA3),
+    case("Qwen3ForCausalLM", DECODER, rope_parameters={**YARN, "attention_factor": 1.5}),
+    case("MistralForCausalLM", DECODER, rope_parameters=YARN),
+    case("EuroBertModel", MODERN, rope_parameters={"rope_type": "linear", "factor": 3.0}),
     case("LlamaForCausalLM", DECODER, attention_bias=True, mlp_bias=True, is_causal=False),
     case("LlamaModel", DECODER, num_hidden_layers=2, rms_norm_eps=1e-4),
     case("MistralForCausalLM", DECODER, sliding_window=5),

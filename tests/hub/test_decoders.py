@@ -27,7 +27,7 @@ from bertc.run.models.runs import export_run, import_run
 from bertc.run.train.loop import train
 from bertc.text.vocab.vocabulary import vocabulary_of
 from tests.hub import test_round_trip
-from tests.hub.hf_models import DECODER, GEMMA, ULTRA, case, respell
+from tests.hub.hf_models import DECODER, GEMMA, LLAMA3, ULTRA, case, respell
 from tests.hub.test_round_trip import close, encoded, inputs, mlm_logits
 from tests.hub.test_tokenizers import ODD, rows
 
@@ -286,11 +286,19 @@ def test_first_files_of_ultrabert_have_a_window_and_a_base_for_each_layer(tmp_pa
         import_model(tmp_path)
 
 
+def test_angles_scaled_as_in_first_files_come_before_those_of_today(tmp_path):
+    case("LlamaForCausalLM", DECODER).save(tmp_path)
+    for scaled in ({**LLAMA3, "rope_theta": 9.0}, {"type": "yarn", "factor": 64.0}):
+        respell(tmp_path, rope_scaling=scaled, rope_theta=50.0, max_position_embeddings=64)
+        reference = transformers.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+        test_round_trip.assert_outputs_agree(load(tmp_path), reference, inputs(reference, 60))
+
+
 def test_what_is_not_computed_is_refused_by_name(tmp_path):
     case("LlamaModel", DECODER, num_hidden_layers=1).save(tmp_path)
     scaled = {"rope_type": "llama3", "rope_theta": 500_000.0, "factor": 32.0}
     for settings in (
-        {"rope_parameters": scaled}, {"rope_scaling": scaled},
+        {"rope_parameters": scaled}, {"rope_scaling": {"type": "dynamic", "factor": 2.0}},
         {"model_type": "mistral", "sliding_window": 8, "is_causal": False},
         {"model_type": "qwen3", "use_sliding_window": True},
         {

@@ -29,6 +29,7 @@ UNTRIED = {
     ("vocabulary", "tokenizer"),  # begin with older runs
     ("positions", "bucketed"), ("positions", "own"),  # tests/model/test_positions.py, test_own.py
     ("optimizer", "muon"),  # bf16 sums differ between machines: tests/run/test_optimizers.py
+    *(("scaled", kind) for kind in UNIONS["scaled"]),  # tests/hub/test_decoders.py
     ("average", "none"), ("average", "ema"),  # tests/run/test_average.py
     ("adapt", "none"),  # is left out too
     ("grow", "turned"),  # tests/run/test_two_directions.py

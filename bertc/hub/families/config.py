@@ -48,8 +48,7 @@ class Single(NamedTuple):
 
 ABSOLUTE = {"position_embedding_type": Single("absolute", "scores depend on distances")}
 """A setting of BERT and its like until transformers 4, which others may have for themselves."""
-ROPE = {"rope_scaling": Single(None, "angles grow otherwise with positions"),
-        "partial_rotary_factor": Single(None, "a part of a head turns")}  # fmt: skip
+ROPE = {"partial_rotary_factor": Single(None, "a part of a head turns")}
 
 
 class Wordless(NamedTuple):

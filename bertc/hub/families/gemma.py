@@ -33,7 +33,6 @@ class HfGemma3(decoders.HfDecoder):
     missing = decoders.HfDecoder.missing | {"mlp_bias", "hidden_act", "is_causal"}
     only = {
         "is_causal": Single(True, "use_bidirectional_attention says so"),
-        **{name: single for name, single in config.ROPE.items() if name == "rope_scaling"},
         **dict.fromkeys(
             ("final_logit_softcapping", "attn_logit_softcapping"), Single(None, "scores have a cap")
         ),
@@ -56,6 +55,7 @@ class HfGemma3(decoders.HfDecoder):
     sliding_window_pattern: config.Layers = 6
     layer_types: list[LayerKind] | None = None
     rope_parameters: rotary_like.Ropes | None = rotary_like.UNSCALED  # type: ignore[assignment]
+    rope_scaling: None = rotary_like.UNSCALED
     rope_theta: Theta = 1_000_000.0
     rope_local_base_freq: Theta = 10_000.0
 

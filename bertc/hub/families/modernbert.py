@@ -34,7 +34,7 @@ class HfModernBert(rotary_like.HfGated):
     )
     only = {
         "decoder_bias": config.Single(True, "scores have no bias"),
-        "rope_scaling": config.ROPE["rope_scaling"],
+        "rope_scaling": config.Single(None, "angles grow otherwise with positions"),
         "head_dim": config.Single(None, "heads do not fill the hidden width"),
         "sliding_window": config.Single(None, "windows are twice as wide"),
     }

@@ -1,9 +1,9 @@
 """Settings that families of networks with rotary positions and a gated part share."""
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from bertc.hub.families.config import MEANING, NO_CLASS, ROPE, HfConfig, Tokens, ends
 from bertc.ir.base import Probability, Width
@@ -23,26 +23,56 @@ GATES: dict[Activation, GateKind] = {
 }  # fmt: skip
 
 
-class Rope(BaseModel):
-    """Rotary positions in a configuration (RopeParameters); positions as they are, no scaling."""
+_ALL = {"factor": "factor", "length": "original_max_position_embeddings"}
+ROPES: Mapping[str, Mapping[str, str]] = {
+    "default": {}, "linear": {"scale": "factor"},
+    "llama3": {**_ALL, "slow": "low_freq_factor", "fast": "high_freq_factor"},
+    "yarn": {**_ALL, "slow": "beta_slow", "fast": "beta_fast", "attention": "attention_factor"},
+}  # fmt: skip
+"""Numbers of rotary positions, or of what scales them, by their names in transformers."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    rope_type: Literal["default"] = "default"
-    rope_theta: Theta | None = None
+def turned_by(rope: Mapping[str, Any], theta: float = 1e4, longest: int = 8) -> RotaryPositions:
+    """Positions by a file's ``rope``, which may leave out the base and the length of rows."""
+    said = {name: value for name, value in rope.items() if value is not None}
+    kind = str(said.pop("rope_type", said.pop("type", "default")))
+    names, usual = ROPES.get(kind, {}), {"original_max_position_embeddings": longest}
+    known = {"rope_theta": theta, **usual, "beta_slow": 1, "beta_fast": 32, **said}
+    needed = {*names.values()} - {"attention_factor"}
+    if kind not in ROPES or needed - {*known} or {*said} - {"rope_theta", *names.values()}:
+        raise ValueError(f"{kind}: settings of other angles, or too few")
+    numbers = {ours: known[name] for ours, name in names.items() if name in known}
+    scales = numbers if "scale" in numbers or not numbers else {"scaled": {"kind": kind, **numbers}}
+    return RotaryPositions(theta=known["rope_theta"], **scales)
 
 
+def rope_of(turned: RotaryPositions) -> dict[str, Any]:
+    """The same of positions, as far as a file can say them."""
+    scaled, numbers = turned.scaled.kind, {**vars(turned), **vars(turned.scaled)}
+    kind = scaled if scaled != "none" else "default" if turned.scale == 1 else "linear"
+    known = {name: numbers[ours] for ours, name in ROPES[kind].items() if numbers[ours]}
+    return {"rope_type": kind, "rope_theta": turned.theta, **known}
+
+
+def _plain(rope: dict[str, Any]) -> dict[str, Any]:
+    if turned_by(rope) != RotaryPositions(theta=rope.get("rope_theta") or 1e4):
+        raise ValueError("angles are scaled")
+    return rope
+
+
+ScaledRope = Annotated[dict[str, Any], AfterValidator(lambda rope: turned_by(rope) and rope)]
+SCALABLE: Any = Field(None, description="default, linear, llama3 or yarn with its numbers in bertc")
 UNSCALED: Any = Field(None, description="rope_theta alone in bertc: angles are not scaled")
 GLOBAL: Final = "full_attention"
 LOCAL: Final = "sliding_attention"
 LayerKind = Literal["full_attention", "sliding_attention"]
-Ropes = dict[LayerKind, Rope | None]
+Ropes = dict[LayerKind, Annotated[dict[str, Any], AfterValidator(_plain)] | None]
 Content = FullAttention | LocalAttention
 
 
 def turned_by_kind(ropes: Ropes | None, far: float, near: float | None) -> RotaryPositions:
     """Positions by the bases of global and of local layers; without ``near`` both have one."""
-    bases = {kind: rope.rope_theta for kind, rope in (ropes or {}).items() if rope}
+    bases = {kind: rope.get("rope_theta") for kind, rope in (ropes or {}).items() if rope}
     theta = bases.get(GLOBAL) or far
     return RotaryPositions(theta=theta, local_theta=bases.get(LOCAL) or near or theta)
 
@@ -62,7 +92,7 @@ def by_kind(encoder: Encoder) -> dict[str, Any]:
     bases = {GLOBAL: positions.theta, LOCAL: positions.local_theta}
     return {
         "layer_types": [LOCAL if attention.at(n).reach else GLOBAL for n in range(depth)],
-        "rope_parameters": {of: Rope(rope_theta=x).model_dump() for of, x in bases.items()},
+        "rope_parameters": {of: rope_of(RotaryPositions(theta=x)) for of, x in bases.items()},
     }
 
 
@@ -107,7 +137,8 @@ class HfTurned(HfGated):
     """Settings of one base of the angles for all layers."""
 
     head_dim: Width | None = None
-    rope_parameters: Rope | None = UNSCALED
+    rope_parameters: ScaledRope | None = SCALABLE
+    rope_scaling: ScaledRope | None = SCALABLE
     rope_theta: Theta = 10_000.0
 
     def settings(self) -> dict[str, Any]:
@@ -119,8 +150,8 @@ class HfTurned(HfGated):
         }
 
     def _positions(self) -> RotaryPositions:
-        theta = self.rope_parameters and self.rope_parameters.rope_theta
-        return RotaryPositions(theta=theta or self.rope_theta)
+        rope = self.rope_scaling or self.rope_parameters or {}
+        return turned_by(rope, self.rope_theta, self.max_position_embeddings)
 
     @classmethod
     def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
@@ -129,7 +160,7 @@ class HfTurned(HfGated):
         return {
             **super().values(encoder, tokens),
             "head_dim": encoder.layers[0].head_dim,
-            "rope_parameters": Rope(rope_theta=positions.theta).model_dump(),
+            "rope_parameters": rope_of(positions),
         }
 
 

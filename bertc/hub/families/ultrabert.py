@@ -21,8 +21,7 @@ class HfUltraBert(rotary_like.HfGrouped):
     first window, and the last base of a kind.
     """
 
-    only = {"rope_scaling": config.ROPE["rope_scaling"]}
-
+    only = {}
     model_type: Literal["ultrabert"] = "ultrabert"
     vocab_size: config.VocabularySize = 32_000
     hidden_size: Width = 4096
@@ -36,6 +35,7 @@ class HfUltraBert(rotary_like.HfGrouped):
     attention_windows: list[int | None] | None = None
     layer_types: list[LayerKind] | None = None
     rope_parameters: rotary_like.Ropes | None = rotary_like.UNSCALED  # type: ignore[assignment]
+    rope_scaling: None = rotary_like.UNSCALED
     rope_theta: list[Theta] | None = None  # type: ignore[assignment]
 
     @property

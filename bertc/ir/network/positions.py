@@ -8,6 +8,7 @@ from pydantic import Field
 
 from bertc.ir import operation as op
 from bertc.ir.base import BY_KIND, Constant, Dim, Drawn, Node, Normal, Off, Weight, Width, matrix
+from bertc.ir.network.angles import PLAIN_TURNS, Scaling
 from bertc.ir.own import Own
 
 SHORTEST = 8
@@ -206,8 +207,9 @@ class RotaryPositions(_Unlearned):
     Pair i of the first ``share`` of a head, d numbers, turns by position / scale x theta^(-2i / d):
     numbers i and i + d/2 (``half``, GPT-NeoX and ModernBERT) or 2i and 2i + 1 (``interleaved``, the
     paper and NeoBERT). ``local_theta`` is that of layers with a window. ``scale`` stretches the
-    positions of a trained network over longer rows (Chen et al. 2023, 2.3). ``rates=fp16``: powers
-    of theta are rounded to that, as where a whole network was trained in it (ESM-2).
+    positions of a trained network over longer rows (Chen et al. 2023, 2.3), ``scaled`` slow turns.
+    ``rates=fp16``: powers of theta are rounded to that, as where a whole network was trained in it
+    (ESM-2).
     """
 
     kind: Literal["rotary"] = "rotary"
@@ -217,6 +219,7 @@ class RotaryPositions(_Unlearned):
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
     scale: Annotated[float, Field(gt=0, le=1e6)] = 1.0
     rates: Annotated[Literal["fp32", "fp16"], Field(exclude_if="fp32".__eq__)] = "fp32"
+    scaled: Annotated[Scaling, Field(exclude_if=PLAIN_TURNS.__eq__)] = PLAIN_TURNS
     positional = ("theta", "local_theta")
 
     @property
