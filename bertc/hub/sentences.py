@@ -100,8 +100,10 @@ class Sentences:
             return term
         self.refuse_obstacle(folder)
         written = task.model_fields_set
-        of_kinds = {"query_prompt", "passage_prompt"} if "prompt" in written else set()
-        open_ = {n: value for n, value in self.ways.items() if n not in written | of_kinds}
+        unfit = {"query_prompt", "passage_prompt"} if "prompt" in written else set()
+        if "pooling" in written and not isinstance(task.pooling, str):
+            unfit |= {"dense", "normalise", "similarity"}  # those of one dense vector
+        open_ = {n: value for n, value in self.ways.items() if n not in written | unfit}
         return term.model_copy(update={"objective": task.model_copy(update=open_)})
 
     @property

@@ -19,8 +19,11 @@ from safetensors.torch import load_file, save_file
 
 import bertc
 from bertc.base.diagnostics import DataError, UsageError
-from bertc.hub.sentences import MODES, vectors_of
+from bertc.hub.sentences import MODES, Sentences, vectors_of
 from bertc.hub.weights import SAFE
+from bertc.ir.learning.objective import Term
+from bertc.ir.learning.pooling import SparseVectors, TokenVectors
+from bertc.ir.learning.vector_task import Embed
 from bertc.model import EncoderInputs
 from bertc.run.models import vectors
 from bertc.run.models.loading import place_on_device
@@ -276,6 +279,15 @@ def test_a_run_is_scored_by_clusters_of_a_local_task(tmp_path):
     result = mteb.evaluate(names["Encoder"](tmp_path / "run"), Texts(), cache=None)
     (scores,) = result.task_results[0].scores["test"]
     assert scores["v_measure"] == pytest.approx(1.0), "two texts are two clusters"
+
+
+@pytest.mark.parametrize("pooling", [SparseVectors(), TokenVectors()])
+def test_a_task_with_other_vectors_leaves_out_what_is_of_one_dense_vector(pooling):
+    task = Embed(train="a.tsv", positive="b", pooling=pooling)
+    sentences = Sentences(normalise=True, dense=(8,), similarity="dot", longest=9)
+    read = sentences.complete(Term(objective=task), Path()).objective
+    assert Embed.model_validate(read.model_dump()) == read
+    assert (read.longest, read.normalise, read.dense) == (9, False, ())
 
 
 WAYS = {
