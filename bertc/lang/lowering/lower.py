@@ -104,10 +104,8 @@ class _Lowering:
         for value in values:
             if len(self.diagnostics.found) > MOST_MISTAKES:
                 break
-            of_value = Diagnostics()
-            converter = Converter(item.name.text, of_value)
+            converter = Converter(name, self.diagnostics)
             typed = converter.convert(value, setting_shape(setting))
-            self.diagnostics.add(of_value)
             if typed is not BAD:
                 parts = dict(converter.parts)
                 axis.choices.append(Given(typed, Origin(origin, item.span, "", parts)))

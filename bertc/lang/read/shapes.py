@@ -32,8 +32,12 @@ class Limits(NamedTuple):
         return above and below
 
     def __str__(self) -> str:
-        names = zip(("at least", "above", "at most", "below"), self, strict=True)
-        return " and ".join(f"{name} {limit:,}" for name, limit in names if limit is not None)
+        return " and ".join(self.named("at least", "above", "at most", "below"))
+
+    def named(self, *names: str) -> list[str]:
+        """Each limit behind the name of its sort: ``≥ 1``."""
+        pairs = zip(names, self, strict=True)
+        return [f"{name} {limit:,}" for name, limit in pairs if limit is not None]
 
 
 class Shape(NamedTuple):

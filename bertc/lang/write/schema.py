@@ -25,10 +25,9 @@ class AllowedValues:
     def text(self) -> str:
         """All of them in words, as Markdown on one line: ``whole number ≥ 1``."""
         shape, forms = self._shape, list[str]()
-        if shape.whole:
-            forms.append(f"whole number{_limits(shape.whole)}")
-        if shape.number:
-            forms.append(f"number{_limits(shape.number)}")
+        for name, limits in (("whole number", shape.whole), ("number", shape.number)):
+            if limits:
+                forms.append(f"{name} {', '.join(limits.named(*'≥>≤<'))}".rstrip())
         if shape.text:
             forms.append("text")
         if names := (*shape.words, *shape.kinds):
@@ -141,9 +140,3 @@ def _setting(name: str) -> Setting:
         in_stages=name in STAGE_SETTINGS,
         block=ValueKind(kind, node) if node else None,
     )
-
-
-def _limits(bounds: shapes.Limits) -> str:
-    signs = zip("≥>≤<", bounds, strict=True)
-    words = [f"{sign} {limit:,}" for sign, limit in signs if limit is not None]
-    return f" {', '.join(words)}" if words else ""
