@@ -3,8 +3,6 @@
 The kinds of the language are names too: ``bertc.mlm(p=0.3)``, ``bertc.stable_adamw(1e-3)``.
 """
 
-import sys
-from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -32,18 +30,24 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 
-@cache
-def homes(module: str) -> dict[str, str]:
-    """The home of each public name, read off the imports that a module has for type checkers."""
-    import ast
-
-    loader: Any = sys.modules[module].__loader__
-    body = ast.parse(loader.get_source(module)).body
-    checked = (node for node in body if isinstance(node, ast.If))
-    imports = (node for block in checked for node in block.body if isinstance(node, ast.ImportFrom))
-    return {n.name: str(node.module) for node in imports for n in node.names if n.name != "*"}
+def homes(names: dict[str, str]) -> dict[str, str]:
+    """The module of each name, from the names of each module."""
+    return {name: f"bertc.{home}" for home, those in names.items() for name in those.split()}
 
 
+PUBLIC = homes(
+    {
+        "api": "build estimate load resolve show train",
+        "api.opened": "Opened open",
+        "api.spec": "Findings Spec",
+        "base.diagnostics": "BertcError CannotWriteError DataError GivenUpError "
+        "MachineError MissingInputError ResumeRefusedError SpecError StoppedError UsageError",
+        "cost": "Estimate",
+        "ir.program.resolved": "Resolved",
+        "use.trained": "Trained",
+    }
+)
+"""The module of each public name."""
 __all__ = [
     "BertcError", "CannotWriteError", "DataError", "Estimate", "Findings", "GivenUpError",
     "MachineError", "MissingInputError", "Opened", "Resolved", "ResumeRefusedError", "Spec",
@@ -61,8 +65,8 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     """Import a public name; so commands start at once, and checks never load torch."""
-    if home := homes(__name__).get(name):
-        return getattr(import_module(home), name)
+    if name in PUBLIC:
+        return getattr(import_module(PUBLIC[name]), name)
     if not name.startswith("_"):
         from bertc.api.words import kind, kinds
 

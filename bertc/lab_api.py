@@ -35,6 +35,39 @@ if TYPE_CHECKING:
     from bertc.tasks.layouts.survey import Survey, survey
     from bertc.use.graph import Graph, graph_of
 
+PUBLIC = homes(
+    {
+        "api": "findings formatted points programs",
+        "base.diagnostics": "Diagnostic Table escaped several",
+        "base.own_code": "require_permission",
+        "base.storage.paths": "shipped_specs",
+        "check.compiling": "most_steps",
+        "cost": "units",
+        "cost.figures": "Expected",
+        "cost.flops": "step_flops",
+        "cost.machines.devices": "device_named",
+        "tasks.layouts.survey": "Survey survey",
+        "ir.learning.objective": "loss_title",
+        "ir.program.resolved": "model_weights",
+        "ir.written": "Program",
+        "ir.terms.masking": "shown_figures",
+        "lang.files": "spec_text",
+        "lang.helps": "remedies",
+        "lang.space": "Interval Space space",
+        "lang.write.schema": "AllowedValues ValueKind schema",
+        "lang.write.show": "quote",
+        "run.evaluation.evaluate": "evaluate_run",
+        "run.evaluation.manner": "Manner",
+        "run.models.loading": "weights_digest",
+        "run.records.calibration": "divide_by_temperatures fit_of_head",
+        "run.records.changes": "changed settings_texts",
+        "run.records.folder": "RunFolder",
+        "run.records.results": "Seen mean_score",
+        "run.stepper": "Stepper",
+        "use.graph": "Graph graph_of",
+    }
+)
+"""The module of each of these names."""
 __all__ = [
     "AllowedValues", "Diagnostic", "Expected", "Graph", "Interval", "Manner", "Program",
     "RunFolder", "Seen", "Space", "Stepper", "Survey", "Table", "ValueKind", "changed",
@@ -52,6 +85,6 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     """Import a name where it is first used."""
-    if name not in (modules := homes(__name__)):
+    if name not in PUBLIC:
         raise AttributeError(f"module 'bertc.lab_api' has no attribute {name!r}")
-    return getattr(import_module(modules[name]), name)
+    return getattr(import_module(PUBLIC[name]), name)
