@@ -122,30 +122,29 @@ CONFIGURATIONS = (
 STEPS, SECONDS = 2, 4.0
 
 
-def allocated_bytes(resolved: Resolved) -> int:
+def allocated_bytes(resolved: Resolved, steps: int = STEPS) -> int:
     """The most bytes that torch had given out at any moment, from making the model on."""
     gc.collect()  # what an earlier model left is not to be let go while this one is watched
     gc.freeze()  # what is left stays: the next collection need not look at it again
     # Not torch.profiler, which makes a tree of all operations of what it recorded.
     with profile(profile_memory=True) as profiler:
-        _steps(resolved)
+        _steps(resolved, steps)
     assert profiler.kineto_results, "a profiler that has run holds its results"
     events = profiler.kineto_results.events()
     in_order = sorted((e for e in events if e.name() == "[memory]"), key=lambda e: e.start_ns())
     return max(accumulate((event.nbytes() for event in in_order), initial=0))
 
 
-def _steps(resolved: Resolved) -> None:
+def _steps(resolved: Resolved, steps: int) -> None:
     stage = resolved.stages[0]
     step = make_step(resolved, stage.microbatch or stage.batch)
     if stage.tasks:
-        for number in range(min(STEPS, stage.steps)):
+        for number in range(steps):
             step(_of_task(step), number, 1e-4)
         return
-    text = RandomText(stage, resolved.encoder.vocab_size)
-    cpu = torch.device("cpu")
+    text, cpu = RandomText(stage, resolved.encoder.vocab_size), torch.device("cpu")
     with determinism(), text_feed(text, 0, stage.steps, cpu, step.corrupt) as feed:
-        for number in range(min(STEPS, stage.steps)):
+        for number in range(steps):
             step(feed.take(), number, 1e-4)
 
 

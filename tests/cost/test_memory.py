@@ -121,7 +121,8 @@ def test_the_peak_is_what_the_allocator_gave_out(extra):
     asked = resolve(f"{usual} {size}", [extra]).stages[0]
     resolved = resolve(f"{usual} {size}", [extra, f"microbatch={asked.microbatch or asked.batch}"])
     peak, near = estimate(resolved, "cpu").memory.peak_bytes, 0.05 if extra in TAUGHT else 0.1
-    assert peak == pytest.approx(allocated_bytes(resolved), rel=near)
+    steps = 1 + (extra in LSTM or "memory" in extra)  # the second of others takes as much
+    assert peak == pytest.approx(allocated_bytes(resolved, steps), rel=near)
 
 
 KEPT = {

@@ -21,7 +21,6 @@ from bertc.lang.read.scan import SPELLING, Token
 from bertc.lang.read.tree import Block, Extends, Grid, Name, Ratio, Scaled, Setting, String, Sum
 
 SOURCE = (folder("grammar") / "bertc.lark").read_text(encoding="utf-8")
-LARK = Lark(SOURCE, parser="lalr", lexer="contextual", strict=True)
 WORDS = {
     **SPELLING, "NAME": "a", "NUMBER": "1", "RANGE": "1..2", "STRING": "'s'", "EXTENDS": "extends",
 }  # fmt: skip
@@ -41,10 +40,11 @@ def test_the_table_is_made_from_the_grammar_and_every_rule_is_built():
 
 def test_the_parser_stops_where_the_grammar_does_and_expects_the_same():
     draw, kinds = random.Random(1), {word: kind for kind, word in WORDS.items()}
+    lark = Lark(SOURCE, parser="lalr", lexer="contextual", strict=True)
     for start in STARTS * 50:
         text = [*start.split(), *(draw.choice([*kinds]) for _ in range(draw.randrange(7)))]
         tokens = [Token(kinds[word], word, 0, 0) for word in text]
-        state, place = LARK.parse_interactive(""), 0
+        state, place = lark.parse_interactive(""), 0
         allowed = state.accepts()
         while place < len(tokens) and tokens[place].kind in allowed:
             state.feed_token(LarkToken(tokens[place].kind, text[place]))

@@ -36,7 +36,7 @@ from tests.learn.material import ORDINARY, chosen, corrupted, rows
 from tests.net.programs import FARM
 from tests.run.conftest import lines
 
-SIZES = "layers=3 hidden=32 heads=2 ffn=48 vocab=60 seq=24 batch=4 steps=20 dropout=0 "
+SIZES = "layers=2 hidden=32 heads=2 ffn=48 vocab=60 seq=24 batch=4 steps=20 dropout=0 "
 WHOLE = "layers=3 hidden=256 heads=4 ffn=1024 vocab=2000 seq=256 batch=8 steps=20 "
 WHOLE += "objective=rtd generator=random "  # which reads all last states
 SAME = {
@@ -200,8 +200,8 @@ def test_a_help_names_what_there_is(text):
 
 
 def test_pairs_are_of_maps_that_are_not_the_users():
-    attention = f"attention={own('Attention', ', full_every=2')}"
-    model = build(resolve(f"{SIZES} {attention} adapt=lora(4, on=query)"))
+    attention = f"attention={own('Attention', ', full_every=2')} adapt=lora(4, on=query)"
+    model = build(resolve(f"{SIZES.replace('layers=2', 'layers=3')} {attention}"))
     pairs = [name for name, _ in model.named_parameters() if name.endswith("lora_a")]
     assert pairs == [f"encoder.attention.{layer}.query.lora_a" for layer in (0, 2)]
 

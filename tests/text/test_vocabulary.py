@@ -210,7 +210,7 @@ def test_accents_are_stripped_by_accents_false() -> None:
     assert (kept, bare) == ("süße früchte, été", "suße fruchte, ete")
 
 
-WHITE = [c for c in map(chr, range(0x110000)) if c.isspace() and not "\x1c" <= c <= "\x1f"]
+WHITE = [c for c in map(chr, range(0x3001)) if c.isspace() and not "\x1c" <= c <= "\x1f"]
 
 
 @pytest.mark.parametrize("kind", get_args(learn.__annotations__["node"]))

@@ -114,14 +114,14 @@ def digest(content: bytes) -> int:
 
 def chosen(library: str, text: str) -> str:
     """The parts of a library that a text needs, which are apart by two blank lines."""
-    parts, needed = library.strip().split("\n\n\n"), text
+    parts, words = library.strip().split("\n\n\n"), {*re.findall(r"\w+", text)}
     define = re.compile(r"^(?:static [^\n(;]*?(\w+)\(|#define (\w+)\()", re.MULTILINE)
     names = [{name for pair in define.findall(part) for name in pair if name} for part in parts]
+    needed = [{*re.findall(r"\w+", part)} for part in parts]
     taken = {number for number, defined in enumerate(names) if not defined}
     for _ in parts:
-        words = {*re.findall(r"\w+", needed)}
+        words = words.union(*(needed[number] for number in taken))
         taken |= {number for number, defined in enumerate(names) if defined & words}
-        needed = "\n".join([text, *(parts[number] for number in sorted(taken))])
     return "\n\n".join(part for number, part in enumerate(parts) if number in taken)
 
 

@@ -44,8 +44,7 @@ def compiled(graph: Graph, folder: Path, flags: str = CHECKED, **how: bool) -> P
     text, weights = c_program(graph, "model.weights", (NO_TOKENIZER, b""), **how)
     (folder / "model.c").write_text(text)
     (folder / "model.weights").write_bytes(weights)
-    cc = ["gcc", *flags.split(), "model.c", "-o", "model", "-lm"]
-    subprocess.run(cc, check=True, cwd=folder)
+    subprocess.run(["gcc", *flags.split(), "model.c", "-o", "model", "-lm"], check=True, cwd=folder)
     return folder / "model"
 
 
