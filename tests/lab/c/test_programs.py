@@ -20,7 +20,7 @@ from bertc.lab.c.int8 import Int8
 from bertc.lab.proof.making import make_proof
 from bertc.lab.proof.verifying import verify
 from tests.lab.c.programs import CHECKED, answered, compiled, largest_difference, small_graph
-from tests.lab.onnx.conftest import NETWORK, TEXTS, run_of
+from tests.lab.onnx.conftest import NETWORK, TEXTS, run_of, table
 
 BERT = f"{NETWORK.replace('layers=2', 'layers=3')} objective=mlm+sop format=segment-pair"
 ONE_LAYER = NETWORK.replace("layers=2", "layers=1")
@@ -129,16 +129,15 @@ def built(run: Path, to: Path, call) -> Path:
 
 
 def test_texts_are_answered_as_predict_and_embed_and_fill_do(tmp_path, tasks, call):
-    for name in ("classify", "regress", "tag"):
-        run = run_of(tmp_path / name, f"{ONE_LAYER} task={tasks[name]}")
-        code, lines, error = answered(built(run, tmp_path / f"c {name}", call), *TEXTS, mode="")
+    letters = table(tmp_path / "letters.tsv", "words tags", [("abc", "XYO")])
+    some = [tasks[name].replace(")", ", stride=5)") for name in ("classify", "regress", "tag")]
+    sent = [*TEXTS, " ".join(TEXTS), "\u0301 w5\u00a0w6 \u0301"]  # windows, and no tokens
+    for number, task in enumerate([*some, f"tag({letters}, letters=true)"]):
+        run = run_of(tmp_path / f"{number}", f"{ONE_LAYER} task={task}")
+        code, lines, error = answered(built(run, tmp_path / f"c {number}", call), *sent, mode="")
         assert (code, error) == (0, "")
-        for line, wanted in zip(lines, load(run).predict(TEXTS), strict=True):
-            found = json.loads(line)
-            assert found.keys() == wanted.keys()
-            for key, value in wanted.items():
-                words = {"label": value, "tags": [*value] if key == "tags" else []}
-                assert found[key] == words.get(key, pytest.approx(value, abs=2e-6))
+        for line, row in zip(lines, json.loads(json.dumps(load(run).predict(sent))), strict=True):
+            assert json.loads(line) == {k: pytest.approx(v, abs=2e-6) for k, v in row.items()}
     for how in ("pooling=sparse", "prompt='w5 w6 '"):
         (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
         task = f"embed('{tmp_path}/texts.txt', {how})"
