@@ -61,7 +61,7 @@ def test_states_and_scores_are_those_of_bertc(name, tmp_path):
     assert max(map(len, text.splitlines())) < 2000
 
 
-@pytest.mark.parametrize("machine", ["", "-march=native"])
+@pytest.mark.parametrize("machine", ["", "-U__SSE2__", "-mavx2 -mfma", "-march=native"])
 def test_int8_computes_as_torch_does_with_rounded_matrices_and_rows(machine, tmp_path):
     graph = small_graph(resolve(SPECS["ModernBERT"][0]))
     program = compiled(graph, tmp_path / "c", f"{CHECKED} {machine}", int8=True)
