@@ -208,12 +208,12 @@ def _pair(text: Any) -> tuple[str, ...]:
 
 
 def _example(task: AnyTask, number: int, row: Any) -> example.Example:
-    key, answer, written = str(number), task.answer, row
+    key, answer, written, gap = str(number), task.answer, row, " " * getattr(task, "letters", False)
     if isinstance(row, dict):
         row = _inputs(task, number, row)
     if isinstance(answer, Tags | NamedSpans):
         split = str.split if isinstance(answer, Tags) else PART.findall
-        words = split(row) if isinstance(row, str) else row
+        words = split(gap.join(row)) if isinstance(row, str) else row
         if not isinstance(words, list | tuple) or not _are_texts(words):
             raise _unlike(task, number, written)
         return example.TaggedExample(key, tuple(words), (), row if isinstance(row, str) else "")

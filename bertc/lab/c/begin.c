@@ -8,6 +8,9 @@
 #else
 #define BERTC_MAPS 0
 #endif
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize "no-trapping-math" /* or loops with exp_of are no vectors */
+#endif
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -11,10 +11,11 @@ from typing import cast
 import numpy as np
 import sympy
 import torch
+from torch._dynamo.exc import UserError
 from torch.export import Dim, ExportedProgram
 
 from bertc import DataError, Trained, load
-from bertc.lab.c.expressions import N, Value, c_text, literal
+from bertc.lab.c.expressions import INSTEAD, N, Value, c_text, literal
 from bertc.lab.c.int8 import int8_bytes
 from bertc.lab.c.kernels import KERNELS
 from bertc.lab.c.layers import Function
@@ -42,9 +43,12 @@ def trace(graph: Graph) -> ExportedProgram:
     room = graph.model.encoder.node.room
     inputs = random_inputs(graph, 1, min(TRACED, room or TRACED))
     shapes = dict.fromkeys(inputs, {1: Dim("length", max=room)})
-    with torch.no_grad(), quiet():
-        traced = torch.export.export(graph, (), kwargs=inputs, dynamic_shapes=shapes)
-        return cast(ExportedProgram, traced.run_decompositions({}))
+    try:
+        with torch.no_grad(), quiet():
+            traced = torch.export.export(graph, (), kwargs=inputs, dynamic_shapes=shapes)
+            return cast(ExportedProgram, traced.run_decompositions({}))
+    except UserError as error:
+        raise DataError("C has no word for layers that read token by token", INSTEAD) from error
 
 
 def write(graph: Graph, int8: bool = False) -> tuple[Function, Writer]:
@@ -59,11 +63,9 @@ def write(graph: Graph, int8: bool = False) -> tuple[Function, Writer]:
     letters = {N: "s", sympy.Integer(body.hidden): "h"}
     writer = Writer(KERNELS, letters, set(), names, values=known, int8=int8)
     nodes = [node for node in traced.graph.nodes if node.op == "call_function"]
-    for node in nodes:
-        matrix = {"linear.default": 1, **({"embedding.default": 0} if int8 else {})}
-        at = matrix.get(node.target.__name__)
-        if at is not None and node.args[at].name in known:
-            writer.packed.add(known[node.args[at].name].data_ptr())
+    at = {"linear.default": 1, **({"embedding.default": 0} if int8 else {})}
+    matrices = [n.args[at[n.target.__name__]].name for n in nodes if n.target.__name__ in at]
+    writer.packed |= {known[name].data_ptr() for name in matrices if name in known}
     for name in graph.inputs:
         read = lambda address, name=name: f"(long){name}[{c_text(address)}]"  # noqa: E731
         row = (sympy.Integer(1), N), (N, sympy.Integer(1))
@@ -71,8 +73,8 @@ def write(graph: Graph, int8: bool = False) -> tuple[Function, Writer]:
         writer.values[name] = Value(*row, torch.int64, read, early=False, constant=alike)
     for node in nodes:
         writer.read(node)
-    (output,) = next(node for node in traced.graph.nodes if node.op == "output").args
-    for number, node in enumerate(output):
+    output = next(node.args for node in traced.graph.nodes if node.op == "output")
+    for number, node in enumerate(output[0]):
         _give(writer, number, writer.value(writer.values[node.name]))
     return Function(writer.early, writer.late, writer.tags), writer
 
@@ -83,11 +85,10 @@ def _give(writer: Writer, number: int, value: Value) -> None:
     (pointer, count), shape = writer.rows(value), value.shape
     buffer = re.search(r"\$b\d+\$", pointer)
     assert buffer, "results are computed"
-    places = [n for n, s in enumerate(writer.late) if s.writes == buffer[0]]
-    about = writer.late[places[-1]].about
+    last = max(n for n, s in enumerate(writer.late) if s.writes == buffer[0])
     address, width = pointer.rpartition(", ")[0], c_text(shape[-1]) if shape else "1"
     line = f"receive(context, $r{number}$, {address}, {count}, {width});"
-    writer.late.insert(places[-1] + 1, Statement(line, about))
+    writer.late.insert(last + 1, Statement(line, writer.late[last].about))
 
 
 def packed(tag: Tag) -> bytes:
@@ -97,10 +98,8 @@ def packed(tag: Tag) -> bytes:
         return int8_bytes(tag.tensor)
     width = tag.tensor.shape[-1] if tag.packed else 1
     rows = tag.tensor if tag.packed else tag.tensor.as_strided((tag.tensor.numel(), 1), (1, 1))
-    array = rows.detach().float().numpy()
-    filled = np.zeros((-(-len(array) // PANEL) * PANEL, width), "<f4")
-    filled[: len(array)] = array
-    return filled.reshape(-1, PANEL, width).swapaxes(1, 2).tobytes()
+    panels = torch.nn.functional.pad(rows.detach().float(), (0, 0, 0, -len(rows) % PANEL))
+    return panels.reshape(-1, PANEL, width).swapaxes(1, 2).numpy().astype("<f4").tobytes()
 
 
 def digest(content: bytes) -> int:
@@ -134,8 +133,7 @@ def c_files(run: Path, out: Path, int8: bool = False, embed: bool = False) -> di
     if len(tasks) > sum(head in tasks for head in graph.heads):
         model.graph()  # says why
     weights, header = out.with_suffix(".weights"), _library("model.h").encode()
-    mask = model.tokenizer.vocabulary.mask
-    parts = _tokenizer(model), mask, least, int8
+    parts = _tokenizer(model), model.tokenizer.vocabulary.mask, least, int8
     text, content = c_program(graph, "" if embed else weights.name, *parts)
     if len(content) > MOST_INSIDE and embed:
         size, most = map(units.bytes_text, (len(content), MOST_INSIDE))
@@ -196,8 +194,7 @@ def c_program(
         "\n".join(f"static const {n} = {{{', '.join(v)}}};" for n, v in tables.items()),
         chosen(_library("kernels.c"), network + main), network, tokenizer[0], main,
     ]  # fmt: skip
-    text = "\n\n".join(part.strip() for part in parts) + "\n"
-    return text, content
+    return "\n\n".join(part.strip() for part in parts) + "\n", content
 
 
 def _answer(graph: Graph, states: int, least: Sequence[float]) -> dict[str, object]:
@@ -211,8 +208,7 @@ def _answer(graph: Graph, states: int, least: Sequence[float]) -> dict[str, obje
     read, labels, task = "LONGEST", graph.outputs[place].labels, next(iter(stage.tasks), None)
     if task:
         plain = not (getattr(task.answer, "names", ()) or getattr(task.answer, "logistic", False))
-        plain_tags = not (getattr(task, "letters", False) or getattr(task, "stride", 0))
-        ways = {"labels": "l", "several": "m", "score": "ns"[plain], "tags": "nt"[plain_tags]}
+        ways = {"labels": "l", "several": "m", "score": "rs"[plain], "tags": "t"}
         ways["vector"] = {"hidden": "v", "token": "i"}.get(graph.outputs[place].axes[-1], "n")
         kind = ways.get(task.answer.kind, "n")
         read = str(getattr(task, "longest", 0) or read) if kind in "vi" else str(stage.seq)
@@ -220,7 +216,8 @@ def _answer(graph: Graph, states: int, least: Sequence[float]) -> dict[str, obje
     return {
         "ANSWER": place, "KIND": f"'{kind}'", "ROLES": _quoted("t" * states + "".join(roles)),
         "UNIT": int(getattr(task, "normalise", False)), "READS": read,
-        "PROMPT": _quoted(getattr(task, "prompt", "")),
+        "PROMPT": _quoted(getattr(task, "prompt", "")), "LETTERS": int(getattr(task, "letters", 0)),
+        "STRIDE": getattr(task, "stride", 0) * (kind in "lmrst"),
         "RUNNING": int(stage.format.kind == "stream"),
         "LABELS": f"((const char *const[]){{{', '.join(map(_quoted, labels)) or 'NULL'}}})",
         "LEAST": f"((const float[]){{{', '.join(limits)}}})",

@@ -225,18 +225,33 @@ static void linear(const float *x, long step, long rows, long inner, const float
 
 
 /* Whole numbers from -128 to 127. Where the machine sums products of four bytes at once they are
- * bytes with 128 added, four of a row side by side; else numbers with a fraction. */
+ * bytes with 128 added, four of a row side by side; where it sums products of two, those of 16 bits,
+ * first and third, second and fourth; else numbers with a fraction. */
 #ifdef __GNUC__
 typedef int32_t fours __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));
 typedef uint32_t bits __attribute__((vector_size(LANES * sizeof(float))));
+typedef int16_t halves __attribute__((vector_size(LANES * sizeof(float))));
+typedef uint16_t half_bits __attribute__((vector_size(LANES * sizeof(float))));
 #define FLOATS(x) __builtin_convertvector(x, vector)
 #else
 typedef int32_t fours;
 typedef uint32_t bits;
 #define FLOATS(x) ((float)(x))
 #endif
-#ifdef __AVX512VNNI__
+#if defined(__GNUC__) && defined(__AVX512BW__)
 #include <immintrin.h>
+#define PAIRS(x, w) (fours)_mm512_madd_epi16(_mm512_set1_epi32(x), (__m512i)(w))
+#elif defined(__GNUC__) && defined(__AVX2__) && !defined(__AVX512F__)
+#include <immintrin.h>
+#define PAIRS(x, w) (fours)_mm256_madd_epi16(_mm256_set1_epi32(x), (__m256i)(w))
+#elif defined(__GNUC__) && defined(__SSE2__) && !defined(__AVX2__)
+#include <emmintrin.h>
+#define PAIRS(x, w) (fours)_mm_madd_epi16(_mm_set1_epi32(x), (__m128i)(w))
+#elif defined(__GNUC__) && defined(__wasm_simd128__)
+#include <wasm_simd128.h>
+#define PAIRS(x, w) (fours)wasm_i32x4_dot_i16x8(wasm_i32x4_splat(x), (v128_t)(w))
+#endif
+#ifdef __AVX512VNNI__
 typedef uint8_t number;
 typedef int32_t total;
 typedef fours totals;
@@ -244,6 +259,13 @@ enum { WIDE = 4 };
 #define NUMBER(x) ((number)((int)(x) + 128))
 #define TOTAL(sum, row) ((float)((sum) - 128 * (row)))
 #define DOT(sum, x, w) (fours)_mm512_dpbusd_epi32((__m512i)(sum), _mm512_set1_epi32(x), (__m512i)(w))
+#elif defined(PAIRS)
+typedef int16_t number;
+typedef int32_t total;
+typedef fours totals;
+enum { WIDE = 2 };
+#define NUMBER(x) ((number)(x))
+#define TOTAL(sum, row) ((float)(sum))
 #else
 typedef float number, total;
 typedef vector totals;
@@ -287,8 +309,10 @@ static void pack_int8(const float *x, long step, long rows, long inner, float *s
             line[i] = NUMBER(smaller(larger(near, -128.0f), 127.0f));
         }
         number *to = packed + row / ROWS * ROWS * columns + row % ROWS * WIDE;
-        for (long i = 0; i < columns; i += WIDE)
-            memcpy(to + i * ROWS, line + i, WIDE * sizeof(number));
+        for (long i = 0; i < columns; i += WIDE) {
+            memcpy(to + i * ROWS, WIDE == 2 ? line + i - i % 4 / 2 : line + i, WIDE * sizeof(number));
+            if (WIDE == 2) to[i * ROWS + 1] = line[i - i % 4 / 2 + 2];
+        }
     }
     for (long row = rows; row % ROWS; row++) {
         number *to = packed + row / ROWS * ROWS * columns + row % ROWS * WIDE;
@@ -310,6 +334,17 @@ static inline void tile_int8(const number *x, long columns, const int8_t *left,
             memcpy(&four, x, sizeof four);
             sums[row][0] = DOT(sums[row][0], four, a);
             sums[row][1] = DOT(sums[row][1], four, b);
+        }
+#elif defined(PAIRS)
+        for (int above = 8; above >= 0; above -= 8) { /* the byte of 16 bits that is multiplied */
+            const halves c = (halves)((half_bits)a << above) >> 8;
+            const halves d = (halves)((half_bits)b << above) >> 8;
+            for (int row = 0; row < ROWS; row++, x += 2) {
+                int32_t pair;
+                memcpy(&pair, x, sizeof pair);
+                sums[row][0] += PAIRS(pair, c);
+                sums[row][1] += PAIRS(pair, d);
+            }
         }
 #else
         for (int part = 0; part < 4; part++, x += ROWS) {

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from bertc import DataError
 from bertc.lab.c.expressions import (
+    INSTEAD,
     ZERO,
     Index,
     Shape,
@@ -45,7 +46,7 @@ def _normed(w: Writer, to: Layout, x: Value, _: Any, *rest: Any, name: str, weig
 
 def _softmax(w: Writer, to: Layout, x: Value, place: Any, *_: Any, name: str) -> Value:
     if place % len(to[0]) != len(to[0]) - 1:
-        raise DataError(f"C has no word for {name} along another axis than the last")
+        raise DataError(f"C has no word for {name} along another axis than the last", INSTEAD)
     return _by_rows(w, to, x, name)
 
 
@@ -55,7 +56,7 @@ def _pointer(w: Writer, operand: Any) -> str:
 
 def _linear(w: Writer, to: Layout, x: Any, matrix: Any, bias: Any = None) -> Value:
     if not isinstance(matrix, Tensor):
-        raise DataError("C has no product with a matrix that depends on the text")
+        raise DataError("C has no product with a matrix that depends on the text", INSTEAD)
     if matrix._base is not None or (
         f"$w{matrix.data_ptr()}$" in w.tags and matrix.data_ptr() not in w.packed
     ):
@@ -163,7 +164,7 @@ def _reduced(
 def _cumsum(w: Writer, to: Layout, x: Any, place: Any) -> Value:
     x, out = w.value(x), w.buffer(to[0], to[2], w.value(x).early)
     if int(place) % len(to[0]) != len(to[0]) - 1:
-        raise DataError("C has no word for cumsum along another axis than the last")
+        raise DataError("C has no word for cumsum along another axis than the last", INSTEAD)
     (*outer, inner), indices = w.axes(to[0])
     outer = [f"{line}{' {' * (line == outer[-1])}" for line in outer] or ["{"]
     kind, text = "float" if out.floats else "int32_t", x.at(indices, floats=out.floats)
@@ -188,7 +189,7 @@ def _looked_up(w: Writer, to: Layout, of: Any, place: Any, rows: Any, *, new: An
 def _index(w: Writer, to: Layout, x: Any, rows: list[Any]) -> Value:
     chosen = [(place, row) for place, row in enumerate(rows) if row is not None]
     if len(chosen) != 1:
-        raise DataError("C has no word for index along several axes")
+        raise DataError("C has no word for index along several axes", INSTEAD)
     return _looked_up(w, to, x, *chosen[0])
 
 

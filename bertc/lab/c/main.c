@@ -26,14 +26,19 @@ static int next_line(FILE *file, line *read) {
 }
 
 
-static void print_string(const char *before, const char *text) {
-    printf("%s\"", before);
+static void print_escaped(const char *text) {
     for (; *text; text++) {
         const unsigned char letter = (unsigned char)*text;
         if (letter == '"' || letter == '\\') printf("\\%c", letter);
         else if (letter < 32) printf("\\u%04x", letter);
         else putchar(letter);
     }
+}
+
+
+static void print_string(const char *before, const char *text) {
+    printf("%s\"", before);
+    print_escaped(text);
     putchar('"');
 }
 
@@ -204,7 +209,7 @@ static int answer_proof(bertc *model, line *read) {
         char *pair = pair_at ? read->text + (pair_at - request) : NULL;
         const long bytes = plain_text(text), more = pair ? plain_text(pair) : 0;
         if (bytes < 0 || more < 0) error = NOT_A_REQUEST;
-        else n = read_text(model, text, (size_t)bytes, pair, (size_t)more, LONGEST);
+        else n = read_text(model, text, (size_t)bytes, pair, (size_t)more, LONGEST, NULL);
     }
     if (!error) error = n < 0 ? (int)-n : run_row(model, n, ~0u, &model->results);
     for (long i = 0; i < n && !error; i++)
@@ -267,7 +272,7 @@ static int frame(bertc *model, long *before, long *specials, int *spaced) {
     int32_t ids[3][16];
     long counts[3];
     for (int i = 0; i < 3; i++) {
-        counts[i] = read_text(model, TEXTS[i], strlen(TEXTS[i]), NULL, 0, 16);
+        counts[i] = read_text(model, TEXTS[i], strlen(TEXTS[i]), NULL, 0, 16, NULL);
         if (counts[i] < 0) return (int)-counts[i];
         memcpy(ids[i], model->ids, (size_t)counts[i] * sizeof(int32_t));
     }
@@ -296,7 +301,8 @@ static int answer_next(bertc *model, line *read) {
     int spaced, error = frame(model, &before, &specials, &spaced);
     if (error) return error;
     const size_t bytes = begun(read->text, read->length);
-    const long n = read_text(model, read->text, bytes, NULL, 0, 1 << 20), inner = n - specials;
+    const long n = read_text(model, read->text, bytes, NULL, 0, 1 << 20, NULL);
+    const long inner = n - specials;
     const long first = RUNNING ? 0 : before, room = smaller_whole(LONGEST, 2048) - 2 * !RUNNING;
     if (n < 0) return (int)-n;
     if (inner < 1) return NO_TOKENS;
@@ -314,54 +320,153 @@ static int answer_next(bertc *model, line *read) {
 }
 
 
+/* The bytes of the character of white space that a text begins with, or 0. */
+static size_t blank(const char *text) {
+    static const char *const WIDE[] = {
+        "\302\205", "\302\240", "\341\232\200", "\342\200\250", "\342\200\251", "\342\200\257",
+        "\342\201\237", "\343\200\200"};
+    if (*text && strchr(" \t\n\v\f\r\034\035\036\037", *text)) return 1;
+    if (!strncmp(text, "\342\200", 2) && (text[2] & 0x7F) <= 10 && text[2]) return 3;
+    for (size_t i = 0; i < sizeof WIDE / sizeof *WIDE; i++)
+        if (!strncmp(text, WIDE[i], strlen(WIDE[i]))) return strlen(WIDE[i]);
+    return 0;
+}
+
+
+/* The words of a text, or its letters, without white space. */
+typedef struct {
+    int32_t *ids;       /* of all words, in a row */
+    long *firsts;       /* the first token of every word; -1 of one that has none */
+    int *tags;
+    float *likely;
+    long count, tokens;
+} sentence;
+
+
+/* The next word of a text, or letter: its bytes, 0 at the end. */
+static size_t next_word(const char **text) {
+    size_t size = 0;
+    while ((size = blank(*text))) *text += size;
+    for (size = 0; (*text)[size] && !blank(*text + size); size++)
+        if (LETTERS && size && ((*text)[size] & 0xC0) != 0x80) break;
+    return size;
+}
+
+
+static int read_words(bertc *model, const char *text, size_t bytes, long before, long specials,
+                      int spaced, sentence *all) {
+    char *word = malloc(bytes + 2);
+    size_t room = 0;
+    int error = word ? 0 : NO_MEMORY;
+    for (size_t size; !error && (size = next_word(&text)); text += size) {
+        const size_t more = spaced && all->count; /* the blank before it */
+        word[0] = ' ';
+        memcpy(word + more, text, size);
+        const long n = read_text(model, word, size + more, NULL, 0, 1 << 20, NULL), own = n - specials;
+        if (own < 0) {
+            error = n < 0 ? (int)-n : DAMAGED;
+            break;
+        }
+        all->firsts[all->count++] = own ? all->tokens : -1;
+        if ((size_t)(all->tokens + own) > room) {
+            room = 2 * (size_t)(all->tokens + own);
+            int32_t *longer = realloc(all->ids, room * sizeof *longer);
+            if (longer) all->ids = longer;
+            else error = NO_MEMORY;
+        }
+        if (own && !error)
+            memcpy(all->ids + all->tokens, model->ids + before, (size_t)own * sizeof *all->ids);
+        all->tokens += own;
+    }
+    free(word);
+    return error;
+}
+
+
+/* The likeliest tags of words from the first tokens of a window on, which is in the results. */
+static void read_tags(float *scores, long width, long shift, long word, long end, sentence *all) {
+    int other = 0;
+    for (int i = 0; i < width; i++) other = strcmp(LABELS[i], "O") ? other : i;
+    for (; word < end; word++) {
+        const long first = all->firsts[word];
+        float *row = scores + (first < 0 ? 0 : first + shift) * width;
+        float likely[sizeof LABELS / sizeof *LABELS];
+        int best = 0;
+        for (int i = 1; i < width; i++) best = row[i] > row[best] ? i : best;
+        softmax(row, width, 1, width, likely);
+        all->tags[word] = first < 0 ? other : best;
+        all->likely[word] = likely[best];
+    }
+}
+
+
+/* The tags of words, from the row of the window that has more of the text around each. A window
+ * begins with a word; words behind the last one read stay without. */
+static int tag_words(bertc *model, long before, long specials, const int32_t *around, sentence *all) {
+    const long room = READS - specials;
+    long word = 0, most = -1, read = 0, error = 0;
+    for (long i = 0; i < all->count; i++)
+        if (all->firsts[i] >= 0 && (STRIDE || all->firsts[i] < room)) read = i + 1;
+    for (long start = 0, next = -1; !error && next; start = next) {
+        const long end = smaller_whole(start + room, all->tokens);
+        const long later = start + smaller_whole(room, STRIDE);
+        next = STRIDE && end < all->tokens ? later : 0;
+        long begin = 0;
+        for (long i = 0; i < all->count && all->firsts[i] <= later; i++)
+            begin = larger_whole(begin, all->firsts[i]);
+        if (next && begin > start) next = begin;
+        const long n = end - start + specials, middle = next ? (next + end) / 2 : all->tokens;
+        if (make_row(model, n)) return NO_MEMORY;
+        memcpy(model->ids, around, (size_t)before * sizeof *around);
+        if (end > start)
+            memcpy(model->ids + before, all->ids + start, (size_t)(end - start) * sizeof *around);
+        memcpy(model->ids + before + end - start, around + before,
+               (size_t)(specials - before) * sizeof *around);
+        memset(model->segments, 0, (size_t)n * sizeof(int32_t));
+        error = run_row(model, n, 1u << GROUPS[ANSWER], &model->results);
+        long last = word;
+        while (last < read && larger_whole(most, all->firsts[last]) < middle)
+            most = larger_whole(most, all->firsts[last++]);
+        if (!error)
+            read_tags(model->results.values[ANSWER], model->results.width[ANSWER], before - start, word,
+                      last, all);
+        word = last;
+    }
+    return (int)error;
+}
+
+
 /* A tagger: the likeliest tag of every word, from its first token; of one without that is read O,
  * or the first tag. */
 static int answer_tags(bertc *model, line *read) {
-    const size_t most = read->length / 2 + 1;
-    long *firsts = malloc(most * sizeof(long)), before = 0, specials = 0, words = 0, width;
-    int32_t *ids = malloc((size_t)READS * sizeof(int32_t)), after[16];
-    int spaced = 0, error = firsts && ids ? frame(model, &before, &specials, &spaced) : NO_MEMORY;
-    long n = error ? 0 : before;
+    const size_t most = read->length + 1;
+    sentence all = {NULL, malloc(most * sizeof(long)), calloc(most, sizeof(int)),
+                    calloc(most, sizeof(float)), 0, 0};
+    int32_t around[16];
+    long before = 0, specials = 0;
+    int spaced = 0, error = all.firsts && all.tags && all.likely ? 0 : NO_MEMORY;
+    if (!error) error = frame(model, &before, &specials, &spaced);
     if (!error) error = specials > 15 || specials >= READS ? TOO_LONG : 0;
-    if (!error && read_text(model, "", 0, NULL, 0, READS) != specials) error = NO_TOKENS;
-    for (long i = 0; i < specials && !error; i++)
-        i < before ? (ids[i] = model->ids[i]) : (after[i - before] = model->ids[i]);
-    for (char *at = read->text, *end; !error && *(at += strspn(at, " \t")); at = end) {
-        const size_t size = strcspn(at, " \t");
-        const int more = spaced && words; /* the blank before it */
-        if (more) at[-1] = ' ';
-        const long count = read_text(model, at - more, size + (size_t)more, NULL, 0, 1 << 20);
-        end = at + size;
-        if (count < 0) error = (int)-count;
-        firsts[words++] = count > specials && n < READS - specials + before ? n : -1;
-        for (long i = before; i < count - specials + before && n < READS - specials + before; i++)
-            ids[n++] = model->ids[i];
+    if (!error && read_text(model, "", 0, NULL, 0, READS, NULL) != specials) error = NO_TOKENS;
+    if (!error) memcpy(around, model->ids, (size_t)specials * sizeof *around);
+    if (!error) error = read_words(model, read->text, read->length, before, specials, spaced, &all);
+    for (int i = 0; KIND == 't' && LABELS[0] && i < (int)(sizeof LABELS / sizeof *LABELS); i++)
+        for (long word = 0; word < all.count && !strcmp(LABELS[i], "O"); word++) all.tags[word] = i;
+    if (!error) error = tag_words(model, before, specials, around, &all);
+    if (!error) printf(LETTERS ? "{\"tags\": \"" : "{\"tags\": [");
+    for (long word = 0; word < all.count && !error; word++) {
+        const char *tag = LABELS[all.tags[word]];
+        if (LETTERS) print_escaped(tag);
+        else print_string(word ? ", " : "", tag);
     }
-    if (!error) error = make_row(model, n + specials);
-    for (long i = 0; i < specials - before && !error; i++) ids[n++] = after[i];
-    if (!error) memcpy(model->ids, ids, (size_t)n * sizeof(int32_t));
-    if (!error) memset(model->segments, 0, (size_t)n * sizeof(int32_t));
-    if (!error) error = run_row(model, n, 1u << GROUPS[ANSWER], &model->results);
-    width = error ? 0 : model->results.width[ANSWER];
-    long other = 0;
-    for (long i = 0; i < width; i++) other = strcmp(LABELS[i], "O") ? other : i;
-    if (!error) printf("{\"tags\": [");
-    for (long word = 0; word < words && !error; word++) {
-        float *row = model->results.values[ANSWER] + larger_whole(firsts[word], 0) * width;
-        long best = 0;
-        for (long i = 1; i < width; i++) best = row[i] > row[best] ? i : best;
-        print_string(word ? ", " : "", LABELS[firsts[word] < 0 ? other : best]);
-    }
-    if (!error) printf("], \"probabilities\": [");
-    for (long word = 0; word < words && !error; word++) {
-        float *row = model->results.values[ANSWER] + larger_whole(firsts[word], 0) * width;
-        float likely[sizeof LABELS / sizeof *LABELS];
-        softmax(row, width, 1, width, likely);
-        printf("%s%.6f", word ? ", " : "", (double)largest(likely, width));
-    }
+    if (!error) printf(LETTERS ? "\", \"probabilities\": [" : "], \"probabilities\": [");
+    for (long word = 0; word < all.count && !error; word++)
+        printf("%s%.6f", word ? ", " : "", (double)all.likely[word]);
     if (!error) printf("]}\n");
-    free(firsts);
-    free(ids);
+    free(all.ids);
+    free(all.firsts);
+    free(all.tags);
+    free(all.likely);
     return error;
 }
 

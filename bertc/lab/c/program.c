@@ -170,14 +170,16 @@ static int make_row(bertc *model, long n) {
 }
 
 
-/* Tokens of a text, so many at most, in ids and segments; below 0: an error. */
+/* Tokens of a text, so many at most, in ids and segments; below 0: an error. With `skipped` a window
+ * that begins after so many, and there where the next begins, or 0. */
 static long read_text(bertc *model, const char *text, size_t bytes, const char *pair,
-                      size_t pair_bytes, long longest) {
+                      size_t pair_bytes, long longest, long *skipped) {
     /* A letter may become eighteen, as one of Arabic does. */
     const size_t most = 18 * (bytes + pair_bytes) + 16;
     if (most < (size_t)longest) longest = (long)most;
     if (make_row(model, longest)) return -NO_MEMORY;
-    const long n = tokenizer_row(text, bytes, pair, pair_bytes, model->ids, model->segments, longest);
+    const long n = tokenizer_row(text, bytes, pair, pair_bytes, model->ids, model->segments, longest,
+                                 STRIDE, skipped);
     for (long i = 0; i < n; i++)
         if (model->segments[i] >= SEGMENTS) model->segments[i] = SEGMENTS - 1;
     return n;
@@ -202,6 +204,30 @@ static void finish_answer(results *all) {
 }
 
 
+/* Scores of a text: of one in windows the mean over them. */
+static int score_text(bertc *model, const char *text, size_t bytes, const char *pair,
+                      size_t pair_bytes) {
+    float *sums = NULL;
+    long skipped = 0, windows = 0, width = 0;
+    int error = 0;
+    do {
+        const long n = read_text(model, text, bytes, pair, pair_bytes, READS,
+                                 STRIDE && KIND != 't' ? &skipped : NULL);
+        error = n < 0 ? (int)-n : run_row(model, n, 1u << GROUPS[ANSWER], &model->results);
+        if (error || (!windows && !skipped)) break;
+        width = model->results.width[ANSWER];
+        if (!sums) sums = calloc((size_t)width, sizeof *sums);
+        if (!sums) error = NO_MEMORY;
+        for (long i = 0; i < width && !error; i++) sums[i] += model->results.values[ANSWER][i];
+        windows++;
+    } while (skipped && !error);
+    for (long i = 0; i < width && !error; i++)
+        model->results.values[ANSWER][i] = sums[i] / (float)windows;
+    free(sums);
+    return error;
+}
+
+
 int bertc_run(bertc *model, const char *text, size_t bytes, const char *pair, size_t pair_bytes,
               bertc_answer *answer) {
     const size_t before = sizeof PROMPT - 1;
@@ -209,9 +235,8 @@ int bertc_run(bertc *model, const char *text, size_t bytes, const char *pair, si
     if (before && !prompted) return NO_MEMORY;
     if (before) memcpy(prompted, PROMPT, before);
     if (before && bytes) memcpy(prompted + before, text, bytes);
-    const long n = read_text(model, before ? prompted : text, before + bytes, pair, pair_bytes, READS);
+    const int error = score_text(model, before ? prompted : text, before + bytes, pair, pair_bytes);
     free(prompted);
-    const int error = n < 0 ? (int)-n : run_row(model, n, 1u << GROUPS[ANSWER], &model->results);
     if (error) return error;
     finish_answer(&model->results);
     (void)AXES, (void)tokenizer_token; /* which the program needs alone */

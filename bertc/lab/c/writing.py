@@ -16,6 +16,7 @@ from bertc import DataError
 from bertc.lab.c.expressions import (
     CHEAP,
     ENTRIES,
+    INSTEAD,
     ZERO,
     Index,
     N,
@@ -223,7 +224,7 @@ class Writer:
         if operation in self.kernels:
             return self.kernels[operation](self, to, *args, **options)
         if operation not in ENTRIES or options or len(args) != ENTRIES[operation].count("{"):
-            raise DataError(f"C has no word for the operation {operation}")
+            raise DataError(f"C has no word for {operation} of {self.module}", INSTEAD)
         operands = [self.value(argument) for argument in args]
         if all(operand.constant is not None for operand in operands):
             numbers = [torch.tensor(o.constant, dtype=o.dtype) for o in operands]
@@ -240,7 +241,7 @@ def plain(value: Any) -> Any:
         for division in length.atoms(sympy.Function):  # of torch, rounded down
             exact = sympy.cancel(division.args[0] / division.args[1])
             if sympy.denom(exact) != 1:
-                raise DataError(f"C has no word for a size of {c_text(length)}")
+                raise DataError(f"C has no word for a size of {c_text(length)}", INSTEAD)
             length = length.xreplace({division: exact})
         return length
     return sympy.Integer(value) if type(value) is int else value

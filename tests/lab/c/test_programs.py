@@ -20,7 +20,7 @@ from bertc.lab.c.int8 import Int8
 from bertc.lab.proof.making import make_proof
 from bertc.lab.proof.verifying import verify
 from tests.lab.c.programs import CHECKED, answered, compiled, largest_difference, small_graph
-from tests.lab.onnx.conftest import NETWORK, TEXTS, run_of
+from tests.lab.onnx.conftest import NETWORK, TEXTS, run_of, table
 
 BERT = f"{NETWORK} objective=mlm+sop format=segment-pair"
 DOCS = Path(__file__).parents[3] / "docs/how-to"
@@ -55,7 +55,7 @@ def test_states_and_scores_are_those_of_bertc(name, tmp_path):
     assert max(map(len, text.splitlines())) < 2000
 
 
-@pytest.mark.parametrize("machine", ["", "-march=native"])
+@pytest.mark.parametrize("machine", ["", "-U__SSE2__", "-mavx2 -mfma", "-march=native"])
 def test_int8_computes_as_torch_does_with_rounded_matrices_and_rows(machine, tmp_path):
     graph = small_graph(resolve(SPECS["ModernBERT"]))
     program = compiled(graph, tmp_path / "c", f"{CHECKED} {machine}", int8=True)
@@ -122,16 +122,15 @@ def built(run: Path, to: Path, call) -> Path:
 
 
 def test_texts_are_answered_as_predict_and_embed_and_fill_do(tmp_path, tasks, call):
-    for name in ("classify", "regress", "tag"):
-        run = run_of(tmp_path / name, f"{ONE_LAYER} task={tasks[name]}")
-        code, lines, error = answered(built(run, tmp_path / f"c {name}", call), *TEXTS, mode="")
+    letters = table(tmp_path / "letters.tsv", "words tags", [("abc", "XYO")])
+    some = [tasks[name].replace(")", ", stride=5)") for name in ("classify", "regress", "tag")]
+    sent = [*TEXTS, " ".join(TEXTS), "\u0301 w5\u00a0w6 \u0301"]  # windows, and no tokens
+    for number, task in enumerate([*some, f"tag({letters}, letters=true)"]):
+        run = run_of(tmp_path / f"{number}", f"{ONE_LAYER} task={task}")
+        code, lines, error = answered(built(run, tmp_path / f"c {number}", call), *sent, mode="")
         assert (code, error) == (0, "")
-        for line, wanted in zip(lines, load(run).predict(TEXTS), strict=True):
-            found = json.loads(line)
-            assert found.keys() == wanted.keys()
-            for key, value in wanted.items():
-                words = {"label": value, "tags": [*value] if key == "tags" else []}
-                assert found[key] == words.get(key, pytest.approx(value, abs=2e-6))
+        for line, row in zip(lines, json.loads(json.dumps(load(run).predict(sent))), strict=True):
+            assert json.loads(line) == {k: pytest.approx(v, abs=2e-6) for k, v in row.items()}
     for how in ("pooling=sparse", "prompt='w5 w6 '"):
         (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
         task = f"embed('{tmp_path}/texts.txt', {how})"
@@ -184,9 +183,8 @@ def test_weights_are_in_the_program_and_int8_says_what_it_loses(tmp_path, monkey
 
 
 def test_an_operation_or_setting_that_c_has_no_word_for_is_named(tmp_path, tasks, call):
-    run = run_of(
-        tmp_path / "run", f"{NETWORK} task={tasks['read'].replace(')', ', head=conditioned)')}"
-    )
+    task = tasks["read"].replace(")", ", head=conditioned)")
+    run = run_of(tmp_path / "run", f"{NETWORK} task={task}")
     code, _, error = call("build", str(run), "-o", str(tmp_path / "model.c"))
     assert (code, "head=conditioned" in error) == (65, True)
     assert not [*tmp_path.glob("model.*")]
@@ -207,11 +205,12 @@ def test_the_commands_of_the_page_build_a_program(tmp_path, monkeypatch, call):
     assert [len(json.loads(answer)["masks"]) for answer in said.splitlines()] == [1, 1]
 
 
-def test_a_page_answers_as_bertc_does(tmp_path, monkeypatch, tasks, call, browser):
+@pytest.mark.parametrize("int8", [(), ("--int8", "--most-loss", "100")])
+def test_a_page_answers_as_bertc_does(int8, tmp_path, monkeypatch, tasks, call, browser):
     monkeypatch.chdir(tmp_path)
     Path("runs").mkdir()
     run = run_of(Path("runs/mine"), f"{NETWORK} task={tasks['classify']}")
-    assert call("build", "runs/mine", "-o", "mine.c")[0] == 0
+    assert call("build", "runs/mine", "-o", "mine.c", *int8)[0] == 0
     page = (DOCS / "anywhere.md").read_text()
     (command,) = re.findall(r"^clang .*?(?=\n```)", page, re.DOTALL | re.MULTILINE)
     made = subprocess.run(command, shell=True, capture_output=True, text=True)
@@ -223,13 +222,13 @@ def test_a_page_answers_as_bertc_does(tmp_path, monkeypatch, tasks, call, browse
     files = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
     server = ThreadingHTTPServer(("127.0.0.1", 0), files)
     Thread(target=server.serve_forever, daemon=True).start()
-    opened, labels = browser.new_page(), load(run).predict(TEXTS)
+    opened, labels, near = browser.new_page(), load(run).predict(TEXTS), 0.03 if int8 else 2e-6
     opened.goto(f"http://127.0.0.1:{server.server_port}/")
     opened.wait_for_selector("#text:not([disabled])")
     for text, wanted in zip(TEXTS, labels, strict=True):
         opened.fill("#text", text)
         said = json.loads(opened.inner_text("#answer"))
-        assert said == pytest.approx([*wanted["probabilities"].values()], abs=2e-6)
+        assert said == pytest.approx([*wanted["probabilities"].values()], abs=near)
     Path("mine.weights").write_bytes(b"bertc C")
     opened.reload()
     opened.wait_for_function("document.getElementById('answer').innerText != 'loading'")

@@ -74,18 +74,35 @@ static void cut_texts(const size_t sizes[2], size_t over, size_t cuts[2]) {
     cuts[1] += over - cuts[0] - cuts[1];
 }
 
+/* What is cut for a window of the longer text, which begins after `*skipped` tokens of it, with the
+ * other; in `*skipped` where the next begins, or 0. */
+static void cut_window(const size_t sizes[2], size_t room, long stride, size_t cuts[2],
+                       long *skipped) {
+    const int longer = sizes[1] >= sizes[0];
+    const size_t most = sizes[!longer] < room / 2 ? sizes[!longer] : room / 2, window = room - most;
+    const size_t begin = (size_t)*skipped, left = begin < sizes[longer] ? sizes[longer] - begin : 0;
+    cuts[!longer] = sizes[!longer] - most;
+    cuts[longer] = sizes[longer] - (left < window ? left : window);
+    if (left <= window) *skipped = 0;
+    else *skipped += (size_t)stride < window ? stride : (long)window;
+}
+
 /* Write a text or two into their row: its length. */
 static long fill_row(const int32_t *texts, const size_t sizes[2], const int32_t *row, size_t size,
-                     int32_t *ids, int32_t *segments, long longest) {
+                     int32_t *ids, int32_t *segments, long longest, long stride, long *skipped) {
     size_t cuts[2] = {0, 0}, specials = 0, at = 0;
     for (size_t i = 0; i < size; i += 2) specials += row[i] >= 0;
     if (longest < 0 || (size_t)longest < specials) return -TOO_LONG;
     const size_t room = (size_t)longest - specials, all = sizes[0] + sizes[1];
-    cut_texts(sizes, all > room ? all - room : 0, cuts);
+    const size_t begin = skipped ? (size_t)*skipped : 0;
+    const int windowed = skipped && all > room;
+    if (windowed) cut_window(sizes, room, stride, cuts, skipped);
+    else cut_texts(sizes, all > room ? all - room : 0, cuts);
     for (size_t i = 0; i < size; i += 2) {
         const int text = row[i] == -2;
         const int32_t *from = row[i] < 0 ? texts + (text ? sizes[0] : 0) : row + i;
-        if (row[i] < 0 && CUT_LEFT) from += cuts[text];
+        if (windowed) from += row[i] < 0 && text == (sizes[1] >= sizes[0]) ? begin : 0;
+        else if (row[i] < 0 && CUT_LEFT) from += cuts[text];
         for (size_t n = row[i] < 0 ? sizes[text] - cuts[text] : 1; n > 0; n--, at++) {
             ids[at] = *from++;
             segments[at] = row[i + 1];
@@ -95,9 +112,10 @@ static long fill_row(const int32_t *texts, const size_t sizes[2], const int32_t 
 }
 
 /* The token ids of a text, or of two, with the special tokens around them, cut to `longest`:
- * their number, or an error below 0. */
+ * their number, or an error below 0. With `skipped` the first window, and where the next begins. */
 static long tokenizer_row(const char *text, size_t bytes, const char *pair, size_t pair_bytes,
-                          int32_t *ids, int32_t *segments, long longest) {
+                          int32_t *ids, int32_t *segments, long longest, long stride,
+                          long *skipped) {
     struct tokens t;
     const unsigned char *first = (const unsigned char *)text, *second = (const unsigned char *)pair;
     memset(&t, 0, sizeof t);
@@ -111,7 +129,8 @@ static long tokenizer_row(const char *text, size_t bytes, const char *pair, size
     const int32_t *row = pair ? PAIR : SINGLE;
     const size_t size = pair ? sizeof PAIR / sizeof *PAIR : sizeof SINGLE / sizeof *SINGLE;
     if (!result)
-        result = fill_row((int32_t *)(void *)t.ids.at, sizes, row, size, ids, segments, longest);
+        result = fill_row((int32_t *)(void *)t.ids.at, sizes, row, size, ids, segments, longest,
+                          stride, skipped);
     unsigned char *buffers[] = {t.text.at,   t.spans.at, t.new_text.at, t.new_spans.at,
                                 t.normal.at, t.work.at,  t.ids.at};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) free(buffers[i]);
