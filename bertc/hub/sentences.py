@@ -95,11 +95,10 @@ class Sentences:
 
     def complete(self, term: Term, folder: Path) -> Term:
         """A term whose task embeds, with unwritten arguments as here; any other as it is."""
-        task = term.objective
-        if not isinstance(task, Embed) or (self.obstacle and "pooling" in task.model_fields_set):
+        task, written = term.objective, term.objective.model_fields_set
+        if not isinstance(task, Embed) or (self.obstacle and "pooling" in written):
             return term
         self.refuse_obstacle(folder)
-        written = task.model_fields_set
         unfit = {"query_prompt", "passage_prompt"} if "prompt" in written else set()
         if "pooling" in written and not isinstance(task.pooling, str):
             unfit |= {"dense", "normalise", "similarity"}  # those of one dense vector

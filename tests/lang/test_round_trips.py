@@ -130,7 +130,7 @@ def test_every_kind(node):
         shape = shapes.Shape(kinds=dict.fromkeys(shapes.kinds_of(node), node))
     strategy = values(shape)
 
-    @settings(max_examples=8, deadline=None, database=None, derandomize=True)
+    @settings(max_examples=15, deadline=None, database=None, derandomize=True)
     @given(strategy, st.booleans())
     def holds(value, full):
         assert read_back(lang.show_value(value, shape, full=full), shape) == value

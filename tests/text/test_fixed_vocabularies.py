@@ -86,7 +86,7 @@ def test_every_reader_gives_equal_ids(kind: str) -> None:
     tokens = tokens_of(vocabulary)
     assert len({*tokens}) == vocabulary.size == (node.size or len(SMILES) + 4)
     assert vocabulary.word_start.all()
-    texts, readers = [*strings(tokens, 2_500)], {}
+    texts, readers = [*strings(tokens, 10_000)], {}
     wanted, pair = vocabulary.tokenizer.encode_batch(texts), vocabulary.tokenizer.encode("A", "C")
     for model in ("bert", "esm", "esmc", "modernbert"):
         vocabulary.save(written(model))
@@ -148,7 +148,7 @@ def test_folders_of_esm_are_read_as_their_class_reads(name: str) -> None:
     elif config is None:
         saved = EsmcTokenizer() if name == "esmc" else EsmTokenizer(str(folder / "vocab.txt"))
         saved.save_pretrained(folder)
-    theirs, texts = AutoTokenizer.from_pretrained(folder), [*strings(tokens, 2_500)]
+    theirs, texts = AutoTokenizer.from_pretrained(folder), [*strings(tokens, 10_000)]
     vocabulary = load_vocabulary(TokenizerFile(path=str(folder)))
     wanted = ids(theirs, texts)
     assert [encoding.ids for encoding in vocabulary.tokenizer.encode_batch(texts)] == wanted

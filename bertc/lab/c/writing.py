@@ -210,8 +210,7 @@ class Writer:
             with torch.no_grad():
                 return target(*known[0], **known[1], **dtype)  # type: ignore[operator]
         if _is_view(node):
-            of = self.value(args[0])
-            several = isinstance(result, list | tuple)
+            of, several = self.value(args[0]), isinstance(result, list | tuple)
             return [_view(of, part) for part in result] if several else _view(of, result)
         shape, steps = (tuple(map(plain, part)) for part in (result.shape, result.stride()))
         value = self._computed(target, operation, (shape, steps, result.dtype), args, options)
