@@ -228,9 +228,8 @@ class Writer:
         if all(operand.constant is not None for operand in operands):
             numbers = [torch.tensor(o.constant, dtype=o.dtype) for o in operands]
             return uniform(to[0], to[2], target(*numbers).item())
-        repeated = [o.cost > CHEAP and size(o.shape) != size(to[0]) for o in operands]
-        held = [self.held(o) if again else o for o, again in zip(operands, repeated, strict=True)]
-        return combined(operation, *to, held)
+        again = {o for o in operands if o.cost > CHEAP and size(o.shape) != size(to[0])}
+        return combined(operation, *to, [self.held(o) if o in again else o for o in operands])
 
 
 def plain(value: Any) -> Any:
