@@ -425,7 +425,7 @@ def test_a_missing_dev_file_is_reported_before_a_vocabulary_is_learned(tmp_path)
 def test_names_that_were_never_learned_are_asked_for(go, farm, tmp_path):
     go(f"{farm['text']}task={farm['spans']} steps=1")
     file = _a_file(tmp_path, "spans")
-    answered = predict(tmp_path / "run", file, labels="gate, hens , gate", device="cpu")
+    answered = predict(tmp_path / "run", file, labels="gate, hens , gate", precision="bf16")
     assert answered.task.labels == ("gate", "hens")
     assert {name for spans in answered.answers.named for name, *_ in spans} <= {"gate", "hens"}
     go(f"{farm['text']}task={farm['tag']} steps=1", "tagged")
