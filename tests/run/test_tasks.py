@@ -237,13 +237,11 @@ def test_runs_of_several_seeds_are_one_row_of_an_evaluation(go, farm, tmp_path):
 
 
 @pytest.mark.parametrize(("kind", "right"), [
-    ("classify", r"label: (hens|ducks|geese)\n"),
-    ("regress", r"label: [012]\n"),
+    ("classify", r"label: (hens|ducks|geese)\n"), ("regress", r"label: [012]\n"),
     ("choose", r"label: this choice\n"),
     ("tag", r"the/O old/O (hens|ducks|geese)/B-BIRD sit/O in/O the/O \w+/B-PLACE\n"),
     ("spans", r"label: (hens|ducks|geese)/\S+, \w+/\S+\n"),
-    ("read", r"label: (hens|ducks|geese)\n"),
-    ("squad", r"label: no answer in this window\n"),
+    ("read", r"label: (hens|ducks|geese)\n"), ("squad", r"label: no answer in this window\n"),
 ])  # fmt: skip
 def test_a_preview_says_what_is_right(farm, kind, right, at_home):
     shown = preview(bertc.resolve(farm["text"] + f"task={farm[kind]} steps=1"), 8, color=False)
@@ -427,7 +425,7 @@ def test_a_missing_dev_file_is_reported_before_a_vocabulary_is_learned(tmp_path)
 def test_names_that_were_never_learned_are_asked_for(go, farm, tmp_path):
     go(f"{farm['text']}task={farm['spans']} steps=1")
     file = _a_file(tmp_path, "spans")
-    answered = predict(tmp_path / "run", file, labels="gate, hens , gate", device="cpu")
+    answered = predict(tmp_path / "run", file, labels="gate, hens , gate", precision="bf16")
     assert answered.task.labels == ("gate", "hens")
     assert {name for spans in answered.answers.named for name, *_ in spans} <= {"gate", "hens"}
     go(f"{farm['text']}task={farm['tag']} steps=1", "tagged")
