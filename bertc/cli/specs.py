@@ -149,7 +149,7 @@ def fit_(
     params: str | None = option(None, "most parameters, heads included: 14M"),
     flops: str | None = option(None, "most FLOPs of training: 1e18, 3E"),
     time: str | None = option(None, "longest training: 90min, 8h, 2d"),
-    memory: str | None = option(None, "of a device, for which micro-batches are planned: 16GiB"),
+    memory: str | None = option(None, "a device's, for which micro-batches are planned: 16GiB"),
     law: Path | None = option(None, "law.json of bertc forecast: the lowest loss is taken"),
     loss: float = option(0.0, "with --law: the least time to this loss", min=0),
     device: str = option("h200", "as in estimate"),

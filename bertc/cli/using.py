@@ -64,7 +64,7 @@ def predict(
     task: str = option("", "its name, or with the columns of the file"),
     out: Path | None = option(None, "a new .jsonl, .csv, .tsv or .parquet file", "-o", "--out"),
     labels: str = option("", 'names of spans to find, as in "person, drug"'),
-    precision: Literal["auto", "fp32", "bf16"] | None = option(None, "else as its run has"),
+    precision: Literal["auto", "fp32", "bf16"] | None = option(None, "[default: the run's]"),
     device: str = option("auto", "auto, cpu or cuda"),
 ) -> None:
     """Answer the rows of a file with a fine-tuned model; a JSON object per row, or a file."""
@@ -123,7 +123,11 @@ def export_(
     code: bool = option(False, "with --to: with its own classes", "--code"),
     adapter: bool = option(False, "with --to: peft's layout", "--adapter"),
     proof: bool = option(False, "with vectors that bertc verify compares others with", "--proof"),
-    revision: str = option("main", "weights of step-1000, of words chck_1M; all: main, save_at's"),
+    revision: str = option(
+        "main",
+        "step-1000 or chck_1M: the weights after that step or those words; all: main and those of "
+        "save_at",
+    ),
 ) -> None:
     """Write a run's model as a Hugging Face folder or ONNX graph, or name what is in the way."""
     if not (to or onnx or static) or int8 and onnx is None:
