@@ -37,7 +37,7 @@ def specs() -> Iterator[tuple[str, str]]:
     """Specs by name: every kind, every objective, and ideas of four layers."""
     kinds = [(f"{u} {kind}", spec) for u in UNIONS for kind, spec in NETWORKS[u].items()]
     for name, spec in [*kinds, *((f"objective {name}", spec) for name, spec in OBJECTIVES.items())]:
-        plain = re.sub("'.*?'", "", f" {spec}")  # a teacher's settings are no other's
+        plain = re.sub(r"'.*?'|\(.*?\)", "", f" {spec}")  # settings of the network alone
         plain += " layers= hidden= heads= ffn= dropout=" * (" body=" in plain)  # of transformers
         base = (f"{key}={value}" for key, value in TOY.items() if f" {key}=" not in plain)
         yield name, f"{' '.join(base)} {re.sub('vocab=[0-9]+', 'vocab=120', spec)}"
