@@ -88,8 +88,8 @@ class BodyModule(nn.Module, ABC):
         """Pooled states of first tokens (..., h), or one state a row (b, 1, p) of all states."""
         if self.pooler is None:
             raise ValueError("this encoder has no pooler (pooler=false)")
-        mask_bs = None if inputs is None else inputs.attention_mask
-        return cast(Tensor, self.pooler.of_rows(first_h, mask_bs))
+        real_bs = None if inputs is None else inputs.attention_mask
+        return cast(Tensor, self.pooler.of_rows(first_h, real_bs))
 
     def borrow(self, lender: "BodyModule", names: Iterable[str], *, added: bool) -> None:
         """Use weights of ``lender`` by these names without registering them; ``added``: in sums."""

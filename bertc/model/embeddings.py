@@ -141,8 +141,9 @@ class Embeddings(nn.Module):
         elif self.position is not None:
             x_bse = x_bse + self.position.added(x_bse, inputs)
         if self.segment is not None:
-            ids_bs = inputs.segment_ids
-            x_bse = x_bse + (self.segment.weight[0] if ids_bs is None else self.segment(ids_bs))
+            segment_ids_bs = inputs.segment_ids
+            first = self.segment.weight[0]
+            x_bse = x_bse + (first if segment_ids_bs is None else self.segment(segment_ids_bs))
         if self.language is not None and inputs.language_ids is not None:
             beyond = F.pad(self.language.weight, (0, 0, 0, 1))
             x_bse = x_bse + look_up_rows(beyond, inputs.language_ids)

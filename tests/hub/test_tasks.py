@@ -137,7 +137,7 @@ def said(model: Model, task: AnyTask, batch: dict[str, torch.Tensor]) -> tuple[t
     """What our head says of some rows, as the training step and ``predict`` compute it."""
     states, head, answer = encoded(model, batch), model.heads[task.title], task.answer
     if not task.pooled and model.encoder.node.pooled.of_tokens:
-        states = model.encoder.pool_tokens(states)
+        states = model.encoder.pooler(states)
     if isinstance(answer, Span):
         one_bs = torch.ones_like(batch["input_ids"])
         first_b1, none = one_bs[:, :1] * 0, torch.zeros(0)

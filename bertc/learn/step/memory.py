@@ -102,8 +102,8 @@ class Remembered:
         if self.types is None or not adaptive_unit(stage):
             return
         targets = (targets for part in micro_batches for targets in part.terms.values())
-        counted = (t.counts for t in targets if isinstance(t, Predictions))
-        counts = next((c for c in counted if c is not None), torch.zeros_like(self.types.counts))
+        counted = [t.counts for t in targets if isinstance(t, Predictions) and t.counts is not None]
+        counts = counted[0] if counted else torch.zeros_like(self.types.counts)
         ranks.add(counts)
         self.following = self.types.after(counts, stage, step)
 
