@@ -70,7 +70,9 @@ def turned(tensor: torch.Tensor) -> torch.Tensor:
 
 
 TOY = Family(
-    title="Toy", config=HfToy, prefix="toy",
+    title="Toy",
+    config=HfToy,
+    prefix="toy",
     names={
         "encoder.embeddings.token": "words", "encoder.embeddings.position": "places",
         "encoder.attention.{n}.query": "block.{n}.q", "encoder.attention.{n}.key": "block.{n}.k",
@@ -83,7 +85,8 @@ TOY = Family(
     copies={"guess.table": "words.weight"},
     classes=(hf_class("ToyForMaskedLM", "mlm"), hf_class("ToyModel")),
     tasks=TaskHeads((), dropout="classifier_dropout", otherwise="Toy has no class for tasks"),
-    claims=lambda candidate: candidate.encoder.norm.kind == "pre", recipe="bert",
+    claims=lambda candidate: candidate.encoder.norm.kind == "pre",
+    recipe="bert",
     vocabulary=WordPiece,
     reshape=Reshape(
         shape=lambda encoder, name, shape: shape[::-1],

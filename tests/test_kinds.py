@@ -163,7 +163,8 @@ def random_micro_batches(step):
         task.title, ids, np.zeros_like(ids, np.uint8), np.ones_like(ids, np.int64),
         np.arange(read)[None].repeat(rows, 0), np.ones(shape), np.ones((rows, read), np.float32),
         np.ones_like(ids, bool)[:, : stage.seq if by_token else answer.kind == "named-spans"],
-        np.arange(rows), reads_all=task.reads_all,
+        np.arange(rows),
+        reads_all=task.reads_all,
     )  # fmt: skip
     return [to_micro_batch(batch, CPU, stage)]
 

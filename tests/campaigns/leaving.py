@@ -28,7 +28,8 @@ TEXT, ENGLISH = "data=files('text.txt')", "files('en.txt', language=en)"
 SPECS: dict[str, tuple[str, ...]] = {
     "bert-base": ("vocab=wordpiece(600)",),
     "mbert": ("vocab=wordpiece(600)", f"data={ENGLISH} + files('sw.txt', language=sw)"),
-    "spanbert-base": ("vocab=wordpiece(600)",), "roberta-base": ("vocab=bpe(700)",),
+    "spanbert-base": ("vocab=wordpiece(600)",),
+    "roberta-base": ("vocab=bpe(700)",),
     "camembert-base": ("vocab=unigram(600, lower=false, specials=roberta)",),
     "albert-base": ("vocab=unigram(600)", "embedding=16"),
     "electra-small": ("vocab=wordpiece(600)", "embedding=16"),
@@ -36,7 +37,8 @@ SPECS: dict[str, tuple[str, ...]] = {
     "xlm-en": ("vocab=wordpiece(600)", "ffn=128", "embedding=32", f"data={ENGLISH}"),
     "deberta-v3-small": ("vocab=unigram(600)",),
     "modernbert-base": ("vocab=bpe(700)", "batch_warmup=rising(1, 1)"),
-    "eurobert-210m": ("vocab=bpe(700)",), "nomic-bert": ("vocab=wordpiece(600)",),
+    "eurobert-210m": ("vocab=bpe(700)",),
+    "nomic-bert": ("vocab=wordpiece(600)",),
 }  # fmt: skip
 TOLERANCE = 1e-4
 WORDS = "the a one small large old new capital of in on river city people live work read has is was"

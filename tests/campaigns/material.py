@@ -42,28 +42,37 @@ def _begin(spec: str) -> list[str]:
 
 TARGETS = (
     Target("run", ("half",), "half/**/*", {
-        "resume": _resume(TEXT, "half"), "eval": ["eval", "half"],
-        "fill": ["fill", "half", "the [MASK] barn"], "results": ["runs", "--results", "half"],
+        "resume": _resume(TEXT, "half"),
+        "eval": ["eval", "half"],
+        "fill": ["fill", "half", "the [MASK] barn"],
+        "results": ["runs", "--results", "half"],
         "export": ["export", "half", "--to", "out"],
     }),
     Target("finished run", ("done",), "done/model/*", {
-        "resume": _resume(TEXT, "done"), "init": _begin(TUNED.replace("'hf'", "'done'")),
+        "resume": _resume(TEXT, "done"),
+        "init": _begin(TUNED.replace("'hf'", "'done'")),
     }),
     Target("tuned run", ("task",), "task/*", {
-        "predict": ["predict", "task", "dev.tsv"], "eval": ["eval", "task"],
+        "predict": ["predict", "task", "dev.tsv"],
+        "eval": ["eval", "task"],
     }),
     Target("model folder", ("hf",), "hf/*", {
-        "import": ["import", "hf", "--out", "out"], "fill": ["fill", "hf", "the [MASK] barn"],
-        "check": ["check", TUNED], "estimate": ["estimate", TUNED], "init": _begin(TUNED),
+        "import": ["import", "hf", "--out", "out"],
+        "fill": ["fill", "hf", "the [MASK] barn"],
+        "check": ["check", TUNED],
+        "estimate": ["estimate", TUNED],
+        "init": _begin(TUNED),
     }),
     Target("run with a teacher", ("taught", "hf"), "taught/*", {
         "resume": _resume(TAUGHT, "taught"),
     }),
     Target("teacher", ("taught", "hf"), "hf/*", {
-        "resume": _resume(TAUGHT, "taught"), "check": ["check", TAUGHT],
+        "resume": _resume(TAUGHT, "taught"),
+        "check": ["check", TAUGHT],
     }),
     Target("ONNX folder", ("onnx",), "onnx/*", {
-        "import": ["import", "onnx", "--out", "out"], "predict": ["predict", "onnx", "dev.tsv"],
+        "import": ["import", "onnx", "--out", "out"],
+        "predict": ["predict", "onnx", "dev.tsv"],
         "export again": ["export", "onnx", "--onnx", "out"],
     }),
     Target("cache", ("cache",), "cache/**/*", {"train": _begin(TEXT)}),
@@ -72,7 +81,8 @@ TARGETS = (
     Target("text", (), "text.txt", {"check": ["check", TEXT], "train": _begin(TEXT)}),
     *(
         Target(f"data set ({name})", (name,), f"{name}/**/*", {
-            "check": ["check", SET.format(name)], "train": _begin(SET.format(name)),
+            "check": ["check", SET.format(name)],
+            "train": _begin(SET.format(name)),
         })
         for name in ("saved", "parquet")
     ),

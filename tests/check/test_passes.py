@@ -449,7 +449,8 @@ def test_a_task_after_text_has_its_own_batches():
 
 @pytest.mark.parametrize(("written", "set", "steps"), [
     ("steps=10", "", [6, 4]), ("", "steps=10", [6, 4]), ("steps=7", "steps=10", [6, 4]),
-    ("steps=2", "", [1, 1]), ("", "steps=2", [1, 1]), ("steps=1", "", [1, 1]), ("", "", [60, 40]),
+    ("steps=2", "", [1, 1]), ("", "steps=2", [1, 1]), ("steps=1", "", [1, 1]),
+    ("", "", [60, 40]),
 ])  # fmt: skip
 def test_steps_outside_stages_are_those_of_the_whole_run(
     written, set, steps, tmp_path, monkeypatch

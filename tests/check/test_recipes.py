@@ -67,7 +67,8 @@ MANY = Xnli(data="-", examples=400_000)
     ("spanbert", 768, Squad(data="-", version=2), {"lr": 2e-5, "bias_correction": False},
      {"epochs": 4, "seq": 512, "batch": 32}),
     ("xlm", 1024, MANY, {**FIXED, "decay": 0, "clip": 0}, {"epochs": 12.5}),
-    ("bert", 768, Xnli(data="-"), {}, {"epochs": 2}), ("electra", 256, RACE, {}, {"seq": 512}),
+    ("bert", 768, Xnli(data="-"), {}, {"epochs": 2}),
+    ("electra", 256, RACE, {}, {"seq": 512}),
     ("electra", 256, Choose(), {}, {"seq": 512}),
     ("electra", 256, Tagging(data="-"), {}, {"seq": 256}),
 ])  # fmt: skip
@@ -215,7 +216,8 @@ def test_a_layout_that_follows_from_the_recipe_is_not_dumped(family):
 
 TEXT = "stage 'a' { objective=mlm }"
 OF_STAGES = [  # batch, seq and steps: 234 are 3 x 2,490 / 32, upwards
-    (RTE, (), [(32, 128, 234)]), (f"{RTE} epochs=1 batch=10", (), [(10, 128, 249)]),
+    (RTE, (), [(32, 128, 234)]),
+    (f"{RTE} epochs=1 batch=10", (), [(10, 128, 249)]),
     (f"{RTE} steps=7", (), [(32, 128, 7)]),
     (f"{TEXT} stage 'b' {{ {RTE} seq=64 }} steps=100 batch=256 seq=32", (),
      [(256, 32, 100), (32, 64, 234)]),

@@ -83,11 +83,13 @@ CODES = {
 
 @pytest.mark.parametrize(("error", "code"), [
     *((getattr(diagnostics, f"{name}Error")("x"), code) for name, code in CODES.items()),
-    (SpecError((Diagnostic("E101", "x"),)), 65), (OSError(28, "No space left on device"), 74),
+    (SpecError((Diagnostic("E101", "x"),)), 65),
+    (OSError(28, "No space left on device"), 74),
     (OSError(errno.ENAMETOOLONG, "File name too long", "xxx"), 66),
     (OSError(errno.EMFILE, "Too many open files"), 78),
     (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), 78),
-    (MemoryError(), 78), (KeyboardInterrupt(), 130),
+    (MemoryError(), 78),
+    (KeyboardInterrupt(), 130),
 ])  # fmt: skip
 def test_every_failure_has_its_code(error, code, capsys):
     assert exit_code(error, color=False) == code
@@ -118,7 +120,8 @@ SMALL = b"layers=2 hidden=64 heads=2 # small\n"
 
 
 @pytest.mark.parametrize(("arguments", "text", "code", "said"), [
-    (["check", "-"], SMALL, 0, "-: fine"), (["check", "-", "-"], SMALL, 0, "-: fine\n-: fine"),
+    (["check", "-"], SMALL, 0, "-: fine"),
+    (["check", "-", "-"], SMALL, 0, "-: fine\n-: fine"),
     (["check", "-"], b"heads=7", 1, "<stdin>:1:1"),
     (["check", "-"], b"seed=1 # \xff", 1, "not UTF-8 text"),
     (["estimate", "-"], SMALL, 0, "parameters"),
@@ -265,7 +268,8 @@ def test_specs_lists_what_is_shipped_and_python_names_place_and_way_out(call: Ca
 
 
 @pytest.mark.parametrize(("settings", "said"), [
-    ("", ""), ("layers=4", ""),
+    ("", ""),
+    ("layers=4", ""),
     ("layers=2", "it has 3 layers, but this network 2\nhelp: layers=3, as it has"),
     ("hidden=128 heads=2", "is 64 x 64 there and 128 x 128 here"),
     ("vocab=words(50)", "is 100 x 64 there and 50 x 64 here"),

@@ -229,7 +229,8 @@ GIVEN = "bandwidth=2039"
 
 
 @pytest.mark.parametrize(("text", "message", "way"), [
-    ("h20", "unknown device h20\n", "--device h200"), ("h20", "unknown device h20\n", "memory="),
+    ("h20", "unknown device h20\n", "--device h200"),
+    ("h20", "unknown device h20\n", "memory="),
     ("h100x8", "h100x8", "--device h100, several by --world 8; "),
     ("mine,bf16=10", "mine, which is not known, memory and bandwidth must be", GIVEN),
     ("mine,memory=10,bandwidth=5", "bf16 or fp32 must be given", GIVEN),
@@ -253,8 +254,10 @@ VECTORS = "flags : fma avx2 avx512f avx512_bf16 amx_tile amx_bf16"
     ("cpu MHz : 800.0\nflags : avx2", "4500000\n", "", 4.5e9, 32, 0, True),
     ("cpu MHz : 2000.0\nflags : sse4_2", "", "", 2.0e9, 16, 0, True),
     ("Features : asimd bf16", "nonsense", "", 2.5e9, 16, 32, False),
-    ("", "", "", 2.5e9, 16, 0, True), (VECTORS, "", "AVX512_CORE", 2.5e9, 32, 0, False),
-    (VECTORS, "", "AVX2", 2.5e9, 32, 0, True), (VECTORS, "", "sse41", 2.5e9, 32, 0, True),
+    ("", "", "", 2.5e9, 16, 0, True),
+    (VECTORS, "", "AVX512_CORE", 2.5e9, 32, 0, False),
+    (VECTORS, "", "AVX2", 2.5e9, 32, 0, True),
+    (VECTORS, "", "sse41", 2.5e9, 32, 0, True),
 ])  # fmt: skip
 def test_a_core_has_the_rates_of_its_clock_and_of_the_vectors_that_it_may_use(
     info: str, highest: str, limit: str, clock: float, fp32: int, bf16: int, loops_bf16: bool,

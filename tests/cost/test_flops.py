@@ -68,10 +68,12 @@ def test_conventions_and_poolers_that_nothing_reads():
 @pytest.mark.parametrize(("settings", "head", "read"), [
     *((f"pooler={str(p).lower()}", "", n) for p in (False, *POOLINGS) for n in (1, 16)),
     ("freeze=all features=concat(last=2)", "", 1),
-    ("freeze=all features=weighted-sum(all)", ", head=bilstm(8, 2)", 16), ("freeze=all", "", 1),
+    ("freeze=all features=weighted-sum(all)", ", head=bilstm(8, 2)", 16),
+    ("freeze=all", "", 1),
     ("freeze=2 share=all pooler=false", "", 1),
     ("freeze=all features=second-to-last norm=pre", "", 16),
-    ("features=sum(2)", ", head=bilstm(8)", 1), ("adapt=lora(4)", "", 1),
+    ("features=sum(2)", ", head=bilstm(8)", 1),
+    ("adapt=lora(4)", "", 1),
     ("adapt=lora(4, on=ffn) norm=pre share=all pooler=false", "", 16),
 ])  # fmt: skip
 def test_torch_counts_the_same_of_heads_of_tasks(settings, head, read):
@@ -99,7 +101,8 @@ def test_torch_counts_the_same_of_heads_of_tasks(settings, head, read):
 
 @pytest.mark.parametrize(("pooling", "extra"), [
     ("cls", "both=true, mlp=true"), ("mean", "negative=c"), ("max", "score=s"),
-    ("last", "both=true, dense=[8, 4]"), ("tokens(8, query=9)", "negative=c"),
+    ("last", "both=true, dense=[8, 4]"),
+    ("tokens(8, query=9)", "negative=c"),
     ("tokens(8, query=16)", "negative=c, score=s, loss=margin"),
     ("sparse", "negative=c"), ("sparse", "score=s"),
 ])  # fmt: skip

@@ -85,7 +85,8 @@ LEDGER = [
     "segments=0 format=stream-pair(both_ways=true) memory=48",
     "objective=clm attention=relative memory=48", "residual=dwa norm=pre recompute=on",
     "attention=full(norm=layer, over=width) residual=plain(30) norm=pre table=whole(dropped=5)",
-    f"precision=bf16 vocab=20k objective=tlm {PAIRS}", "precision=bf16 vocab=20k objective=plm",
+    f"precision=bf16 vocab=20k objective=tlm {PAIRS}",
+    "precision=bf16 vocab=20k objective=plm",
     "vocab=20k objective=clm table=adaptive(cutoffs=[2k, 6k])",
     "precision=bf16 vocab=20k objective=clm table=adaptive(cutoffs=[2k, 6k], div=1)",
     "vocab=20k objective=15*mntp+clm", "microbatch=4 vocab=20k generator=unigram objective=rtd",
@@ -128,7 +129,8 @@ KEPT = {
     "0": [
         "", "norm=pre", "share=all E=16", "activation=relu segments=0", "ffn=[64, 512, 128]",
         "activation=geglu(bias=false) norm=pre(bias=false, embeddings=true, first=false)",
-        "residual=elc norm=pre", "residual=dwa", "objective=mlm+sop",
+        "residual=elc norm=pre", "residual=dwa",
+        "objective=mlm+sop",
         "objective=span+sbo format=single-segment", "attention=relative objective=mlm(p=100%)",
         "attention=disentangled(16, 32)",
         "attention=disentangled(16, 32, gate=gelu) head=transform(affine=false, dropout=0.1) "
@@ -150,7 +152,8 @@ KEPT = {
         "objective=plm attention=relative(segments=true) segments=0 memory=48 "
         "format=stream-pair(both_ways=true)",
     ],
-    "dropout(0.1, 0)": [""], "dropout(0, 0, 0.1)": [""],
+    "dropout(0.1, 0)": [""],
+    "dropout(0, 0, 0.1)": [""],
 }  # fmt: skip
 
 

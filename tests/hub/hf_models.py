@@ -91,9 +91,12 @@ def case(cls: str, base: dict[str, Any], **more: Any) -> Case:
 
 
 CASES = [
-    case("BertForPreTraining", SMALL), case("BertForPreTraining", WIDE, hidden_act="gelu_new"),
-    case("BertForMaskedLM", SMALL), case("BertForMaskedLM", DEEP, hidden_act="relu"),
-    case("BertForNextSentencePrediction", SMALL), case("BertModel", SMALL),
+    case("BertForPreTraining", SMALL),
+    case("BertForPreTraining", WIDE, hidden_act="gelu_new"),
+    case("BertForMaskedLM", SMALL),
+    case("BertForMaskedLM", DEEP, hidden_act="relu"),
+    case("BertForNextSentencePrediction", SMALL),
+    case("BertModel", SMALL),
     case("BertModel", WIDE, hidden_act="silu"),
     case("BertModel", SMALL | {"vocab_size": 1200}, pad_token_id=1199),
     case("RobertaForMaskedLM", SMALL, type_vocab_size=1),
@@ -112,7 +115,8 @@ CASES = [
     case("AlbertModel", DEEP, embedding_size=16, num_hidden_groups=4),
     case("XLMWithLMHeadModel", XLM, n_langs=3),
     case("XLMWithLMHeadModel", XLM, gelu_activation=False, layer_norm_eps=1e-5),
-    case("XLMModel", XLM, n_langs=2), case("XLNetLMHeadModel", XLNET),
+    case("XLMModel", XLM, n_langs=2),
+    case("XLNetLMHeadModel", XLNET),
     case("XLNetLMHeadModel", XLNET, d_model=32, n_head=4, ff_activation="gelu_new", clamp_len=5),
     case("XLNetModel", XLNET, n_layer=1, layer_norm_eps=1e-5, ff_activation="relu"),
     case("XLMModel", XLM, n_langs=2, use_lang_emb=False, pad_token_id=0),

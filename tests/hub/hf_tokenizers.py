@@ -132,7 +132,8 @@ CASED: Special = {"do_lower_case": False}
 PLAIN = [
     Folder(BERT),
     *(Folder(BERT, model_type=name) for name in ("electra", "distilbert", "nomic_bert")),
-    Folder(BERT, CASED), Folder(BERT, {"strip_accents": False}),
+    Folder(BERT, CASED),
+    Folder(BERT, {"strip_accents": False}),
     Folder(BERT, {**CASED, "strip_accents": True}),
     Folder(BERT, {"tokenize_chinese_chars": False, "tokenizer_class": "BertTokenizerFast"}),
     Folder(DISTILBERT, {"tokenizer_class": DISTILBERT, **CASED}), Folder(MPNET),

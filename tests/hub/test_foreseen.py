@@ -44,7 +44,8 @@ FORESEEN = [
     ("positions=learned(34,offset=2) E=32", "positions=learned(34, offset=2)",
      "positions=learned(32)"),
     ("heads=[2,4] head_dim=16", "heads=[2, 4]", "heads=2 head_dim=32"),
-    ("ffn=[256,64]", "ffn=[256, 64]", "ffn=256"), ("head_dim=16", "head_dim=16", "head_dim=32"),
+    ("ffn=[256,64]", "ffn=[256, 64]", "ffn=256"),
+    ("head_dim=16", "head_dim=16", "head_dim=32"),
     ("head=linear", "head=linear", "head=transform"),
     ("prune=heads(50%,every=25%)", "prune=heads(0.5, every=0.25)", "prune=none"),
     ("prune=neurons(50%,within=network)", "prune=neurons(0.5, within=network)",
@@ -109,7 +110,8 @@ def test_nothing_is_said_of_what_a_layout_holds(spec):
 
 
 @pytest.mark.parametrize(("spec", "cls"), [
-    ("xlm-r-base", "XLMRobertaForMaskedLM"), ("camembert-base", "CamembertForMaskedLM"),
+    ("xlm-r-base", "XLMRobertaForMaskedLM"),
+    ("camembert-base", "CamembertForMaskedLM"),
     ("roberta-base", "RobertaForMaskedLM"),
     ("extends roberta-base task=classify(labels=['a', 'b']) steps=9 layout=xlm-roberta",
      "XLMRobertaForSequenceClassification"),

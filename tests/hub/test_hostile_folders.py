@@ -115,7 +115,8 @@ CONFIGS = {
         ({"classifier_activation": "silu"}, "classifier_act"), ({"decoder_bias": False}, "r_bias"),
     ],
     case("BertForSequenceClassification", SMALL, num_labels=3): [
-        ({"problem_type": 3}, "problem_type = 3"), ({"id2label": ["a", "b", "c"]}, "id2label"),
+        ({"problem_type": 3}, "problem_type = 3"),
+        ({"id2label": ["a", "b", "c"]}, "id2label"),
         ({"id2label": {"0": "a", "1": "b"}}, "classifier.weight has shape 3x24, config.json asks"),
         ({"classifier_dropout": 7}, "classifier_dropout = 7"),
     ],

@@ -78,7 +78,8 @@ OLD = {"sentence_bert_config.json": {"max_seq_length": 9, "do_lower_case": False
 LAST = {"method": "forward", "method_output_name": "last_hidden_state"}
 NEW = {
     "sentence_bert_config.json": {
-        "transformer_task": "feature-extraction", "modality_config": {"text": LAST},
+        "transformer_task": "feature-extraction",
+        "modality_config": {"text": LAST},
         "module_output_name": "token_embeddings",
     },
     "config_sentence_transformers.json": {
@@ -89,7 +90,8 @@ NEW = {
 }  # fmt: skip
 FOLDERS: dict[str, Files] = {
     "mean, normalised": {
-        **OLD, "modules.json": modules("Transformer", "Pooling", "Normalize"),
+        **OLD,
+        "modules.json": modules("Transformer", "Pooling", "Normalize"),
         "1_Pooling/config.json": pooling("mean_tokens"),
     },
     "cls": {
@@ -289,7 +291,8 @@ def test_a_task_with_other_vectors_leaves_out_what_is_of_one_dense_vector(poolin
 
 
 WAYS = {
-    "mean": lambda states: states.mean(0), "cls": lambda states: states[0],
+    "mean": lambda states: states.mean(0),
+    "cls": lambda states: states[0],
     "max": lambda states: states.amax(0), "last": lambda states: states[-1],
 }  # fmt: skip
 

@@ -24,8 +24,10 @@ def run_of(folder: Path, spec: str, overrides: tuple[str, ...] = ()) -> Path:
 
 @pytest.mark.parametrize(("first", "second", "together"), [
     (ONE, OTHER, {"generator", "objective"}),  # a generator needs rtd
-    ("bert-base", "albert-base", {"share"}), ("bert-base", "bert-large", {"hidden"}),
-    ("bert-mini", "quickstart", {"vocab"}), ("roberta-base", "modernbert", {"activation"}),
+    ("bert-base", "albert-base", {"share"}),
+    ("bert-base", "bert-large", {"hidden"}),
+    ("bert-mini", "quickstart", {"vocab"}),
+    ("roberta-base", "modernbert", {"activation"}),
 ])  # fmt: skip
 def test_shares_sum_to_the_difference_and_settings_in_need_share_one(first, second, together):
     found = diff(first, second)
@@ -74,11 +76,14 @@ IN_STAGES = 'stage "a" {{ steps=10 }} stage "b" {{ steps=20 {} }}'
 @pytest.mark.parametrize(("one", "other", "costs"), [
     (ONE, f"{ONE}+sop", {"objective": True, "pooler": False, "format": False}),
     (
-        IN_STAGES.format(""), IN_STAGES.format("seq=32"), {"b.seq": True},
+        IN_STAGES.format(""),
+        IN_STAGES.format("seq=32"),
+        {"b.seq": True},
     ),  # no option sets it: the rest
     (
         f"optimizer=adamw(lr=1e-4) layers=2 {IN_STAGES.format('seq=32')}",
-        f"optimizer=adamw(lr=2e-4) layers=2 {IN_STAGES.format('seq=32')}", {"optimizer": True},
+        f"optimizer=adamw(lr=2e-4) layers=2 {IN_STAGES.format('seq=32')}",
+        {"optimizer": True},
     ),
 ])  # fmt: skip
 def test_what_follows_from_others_has_no_share(one, other, costs):

@@ -66,7 +66,8 @@ def test_the_first_line():
     ("optimizer=lamb(1.76e-3, warmup=3125, schedule=polynomial(decay_from=start))",
      Lamb(lr=1.76e-3, warmup=3125, schedule=Polynomial(decay_from="start"))),
     ("optimizer=adam", Adam(kind="adam")), ("optimizer=adamw(warmup=6%)", Adam(warmup=0.06)),
-    ("optimizer=adamw(warmup=1)", Adam(warmup=1)), ("optimizer=adamw(warmup=0%)", Adam(warmup=0.0)),
+    ("optimizer=adamw(warmup=1)", Adam(warmup=1)),
+    ("optimizer=adamw(warmup=0%)", Adam(warmup=0.0)),
 ])  # fmt: skip
 def test_values(text, expected):
     """With their types: 1 is a step, and 0% a fraction."""

@@ -311,7 +311,8 @@ def test_scores_losses_and_answers_are_those_of_gliner_and_its_folder_comes_and_
 
 @pytest.mark.parametrize(("change", "message"), [
     ({"span_mode": "token_level"}, 'span_mode = "token_level"'),
-    ({"max_width": 0}, "max_width = 0"), ({"encoder_config": None}, "no encoder_config"),
+    ({"max_width": 0}, "max_width = 0"),
+    ({"encoder_config": None}, "no encoder_config"),
 ])  # fmt: skip
 def test_a_folder_of_another_architecture_is_refused(folder, tmp_path, change, message):
     (folder / "gliner_config.json").write_text(json.dumps({**SETTINGS, **change}))

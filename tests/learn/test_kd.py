@@ -132,7 +132,8 @@ def patient(own, goal, maps):
 
 
 @pytest.mark.parametrize(("term", "teacher", "paper"), [
-    ("kd(hidden)", WIDE, tinybert), ("kd(hidden, project=each)", WIDE, tinybert_as_printed),
+    ("kd(hidden)", WIDE, tinybert),
+    ("kd(hidden, project=each)", WIDE, tinybert_as_printed),
     ("kd(hidden, loss=cosine, layers=last)", ALIKE, distilbert),
     ("kd(cls, normalize=true, elements=sum)", ALIKE, patient),
 ])  # fmt: skip

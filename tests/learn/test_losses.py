@@ -60,8 +60,10 @@ def test_states_that_were_asked_for_give_the_losses_of_all_states():
 
 
 @pytest.mark.parametrize(("terms", "few"), [
-    ("kd(cls, layers=[1])", True), ("kd(embeddings) + kd(attention, layers=[1])", True),
-    ("kd(cls, layers=last)", False), ("kd(relations, heads=2)", False),
+    ("kd(cls, layers=[1])", True),
+    ("kd(embeddings) + kd(attention, layers=[1])", True),
+    ("kd(cls, layers=last)", False),
+    ("kd(relations, heads=2)", False),
 ])  # fmt: skip
 def test_terms_of_lower_layers_leave_the_last_one_to_the_tokens_that_others_read(terms, few):
     teacher = "teacher=spec('layers=2 hidden=16 heads=2 ffn=32 vocab=1000 seq=40')"

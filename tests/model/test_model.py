@@ -121,7 +121,8 @@ def reference(model: Model, token_ids: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("extra", [
     "share=none", "share=all E=16", "share=groups(2) E=48 pooler=true",
-    "share=map([0, 0, 2, 2], [0, 1, 1, 3])", "heads=[4, 2, 1, 8] head_dim=8 ffn=[64, 32, 16, 128]",
+    "share=map([0, 0, 2, 2], [0, 1, 1, 3])",
+    "heads=[4, 2, 1, 8] head_dim=8 ffn=[64, 32, 16, 128]",
 ])  # fmt: skip
 def test_forward_is_the_equation(extra):
     model = build(tiny(extra)).eval()

@@ -91,7 +91,8 @@ PROGRAMS: dict[str, dict[str, str]] = {
                 "vocab": "bytes", "activation": "gelu-tanh"},
     "transformer-xl": {**STREAM, "initializer": "normal(0.02, norms=0.02)",
                        "table": "adaptive([20, 60], 2)", "vocab": "words(size=100)"},
-    "plm": {"objective": "plm", "share": "attention"}, "xlnet": XLNET,
+    "plm": {"objective": "plm", "share": "attention"},
+    "xlnet": XLNET,
     # what stands in for tokens
     "rtd drawn": {"objective": "rtd", "generator": "unigram", "share": "ffn"},
     "rtd random": {"objective": "rtd", "generator": "random", "share": "groups(1)"},
@@ -159,8 +160,10 @@ PROGRAMS: dict[str, dict[str, str]] = {
     "dropout relative": {**XLNET, "dropout": "0.1"},
     "dropout task": {**BERTS, "objective": 'glue(rte, "RTE")', "seq": "32", "dropout": "0.1"},
     # tasks
-    "glue": _asked('glue(rte, "RTE")'), "xnli": _asked('xnli("xnli")'),
-    "squad": _asked('squad(".", version=2)'), "race": _asked('race("race")'),
+    "glue": _asked('glue(rte, "RTE")'),
+    "xnli": _asked('xnli("xnli")'),
+    "squad": _asked('squad(".", version=2)'),
+    "race": _asked('race("race")'),
     "tagging": _asked('tagging("tags")'),
     "classify": _asked('classify("birds.train.tsv", "birds.dev.tsv")'),
     "regress": _asked('regress("score.train.tsv", "score.dev.tsv")'),

@@ -214,8 +214,12 @@ def layer_of(weights, number):
 
 
 @pytest.mark.parametrize(("chosen", "own", "taken"), [
-    ("[3, 0]", "", [3, 0]), ("[1, 1, 2]", "", [1, 1, 2]), ("uniform", "2", [1, 3]),
-    ("first", "3", [0, 1, 2]), ("top", "2", [2, 3]), ("top", "", [0, 1, 2, 3]),
+    ("[3, 0]", "", [3, 0]),
+    ("[1, 1, 2]", "", [1, 1, 2]),
+    ("uniform", "2", [1, 3]),
+    ("first", "3", [0, 1, 2]),
+    ("top", "2", [2, 3]),
+    ("top", "", [0, 1, 2, 3]),
 ])  # fmt: skip
 def test_layers_are_the_chosen_ones(deep, chosen, own, taken):
     resolved = student(f'layers("{deep}", {chosen})', layers=own)

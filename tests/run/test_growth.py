@@ -52,7 +52,8 @@ def layer(model, number):
 
 @pytest.mark.parametrize(("grow", "before", "after", "sources"), [
     ("stack", 2, 4, [0, 1, 0, 1]), ("stack", 2, 5, [0, 1, 0, 1, 0]),
-    ("interleave", 2, 4, [0, 0, 1, 1]), ("interleave", 2, 3, [0, 0, 1]), ("tile", 2, 3, [0, 1, 1]),
+    ("interleave", 2, 4, [0, 0, 1, 1]), ("interleave", 2, 3, [0, 0, 1]),
+    ("tile", 2, 3, [0, 1, 1]),
 ])  # fmt: skip
 def test_a_layer_begins_as_an_exact_copy(tiny, grow, before, after, sources):
     old, _, new, moments = begun(tiny(f"{staged(before, after)} grow={grow}"))

@@ -67,8 +67,10 @@ def test_more_steps_are_refused_where_the_first_would_be_others(tiny, tmp_path, 
 
 @pytest.mark.parametrize(("settings", "why"), [
     ("objective=mlm(40%, p_end=10%)", r"objective .*\(p_end\)"),
-    ("prune=neurons(50%, every=25%)", r"prune .*\(prune=neurons\)"), ("prune=neurons(50%)", "^$"),
-    ("average=ema(50%)", r"average .*\(average=ema\)"), ("average=ema(5)", "^$"),
+    ("prune=neurons(50%, every=25%)", r"prune .*\(prune=neurons\)"),
+    ("prune=neurons(50%)", "^$"),
+    ("average=ema(50%)", r"average .*\(average=ema\)"),
+    ("average=ema(5)", "^$"),
     ("objective=clm memory=8 attention=relative", "memory"),
     ("optimizer=adamw(warmup=10%, schedule=polynomial(over=100))", "^$"),  # further than it
 ])  # fmt: skip

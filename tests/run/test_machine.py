@@ -219,7 +219,8 @@ def test_what_has_no_deterministic_kernel_is_named():
 
 
 @pytest.mark.parametrize(("error", "full"), [
-    (torch.OutOfMemoryError("no"), True), (MemoryError(), True),
+    (torch.OutOfMemoryError("no"), True),
+    (MemoryError(), True),
     (RuntimeError("CUDA error: out of memory"), True),
     (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), True),
     (RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory"), True),

@@ -229,7 +229,8 @@ def batches(kind, resolved):
 
 @pytest.mark.parametrize("kind", TASKS)
 @pytest.mark.parametrize("network", [
-    "", "norm=pre positions=sinusoidal share=all E=16",
+    "",
+    "norm=pre positions=sinusoidal share=all E=16",
     "positions=learned(50, offset=2) pooler=false segments=0",
     "attention=relative(segments=true) positions=none segments=0",
 ])  # fmt: skip
@@ -318,7 +319,9 @@ def test_compiled_layers_read_batches_of_any_shape(monkeypatch):
     (24, 32, "", "cpu", 32),  # short ones together
     (100, 32, "", "cpu", 16),  # longer ones in parts that have enough tokens
     (240, 32, "", "cpu", 8),  # or enough rows
-    (240, 8, "", "cpu", 8), (240, 32, "microbatch=16", "cpu", 16), (240, 32, "", "cuda", 32),
+    (240, 8, "", "cpu", 8),
+    (240, 32, "microbatch=16", "cpu", 16),
+    (240, 32, "", "cuda", 32),
 ])  # fmt: skip
 def test_how_many_are_read_together(longest, batch, settings, device, wanted):
     spec = f"{NETWORK} task={TASKS['span']} batch={batch} {settings}"

@@ -151,7 +151,8 @@ def test_estimates_need_no_files_and_say_what_they_rest_on(reproduce):
         (*TRAIN, "--estimate"),
         '=24"\npub',
         '=24 heads=7"\npub',
-        65, "two: depth.toml, row two:1:10: E",
+        65,
+        "two: depth.toml, row two:1:10: E",
     ),
 ])  # fmt: skip
 def test_runs_are_checked_before_one_is_trained(reproduce, arguments, old, new, code, said):

@@ -237,11 +237,13 @@ def test_runs_of_several_seeds_are_one_row_of_an_evaluation(go, farm, tmp_path):
 
 
 @pytest.mark.parametrize(("kind", "right"), [
-    ("classify", r"label: (hens|ducks|geese)\n"), ("regress", r"label: [012]\n"),
+    ("classify", r"label: (hens|ducks|geese)\n"),
+    ("regress", r"label: [012]\n"),
     ("choose", r"label: this choice\n"),
     ("tag", r"the/O old/O (hens|ducks|geese)/B-BIRD sit/O in/O the/O \w+/B-PLACE\n"),
     ("spans", r"label: (hens|ducks|geese)/\S+, \w+/\S+\n"),
-    ("read", r"label: (hens|ducks|geese)\n"), ("squad", r"label: no answer in this window\n"),
+    ("read", r"label: (hens|ducks|geese)\n"),
+    ("squad", r"label: no answer in this window\n"),
 ])  # fmt: skip
 def test_a_preview_says_what_is_right(farm, kind, right, at_home):
     shown = preview(bertc.resolve(farm["text"] + f"task={farm[kind]} steps=1"), 8, color=False)

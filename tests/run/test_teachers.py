@@ -183,7 +183,8 @@ def test_every_term_is_counted_trained_and_exported(terms, bert, cache, tmp_path
 
 
 @pytest.mark.parametrize(("objective", "why"), [
-    ("kd(logits)+clm", "E217"), ("kd(hidden, layers=[1, 2, 2]) + mlm", "names 3 layers"),
+    ("kd(logits)+clm", "E217"),
+    ("kd(hidden, layers=[1, 2, 2]) + mlm", "names 3 layers"),
     ("kd(hidden, layers=skip) + mlm", "leaves out the last"),
 ])  # fmt: skip
 def test_what_cannot_be_taught_is_refused(objective, why, bert):

@@ -132,7 +132,8 @@ def test_candidates_of_several_pieces_come_from_vectors_of_both_formats(tmp_path
     ("the 1 2\nhens 1\n", ":2: 1 numbers, not 2 as before"),
     ("the 1 2\nhens 1 2 3\n", ":2: 3 numbers, not 2 as before"),
     ("the 1 2\nhens 1 x\n", ":2: not all of it after the word are numbers"),
-    ("the 1 2\nhens 1 nan\n", ":2: not all of it"), ("the\n", ":1: 0 numbers"),
+    ("the 1 2\nhens 1 nan\n", ":2: not all of it"),
+    ("the\n", ":1: 0 numbers"),
     ("", ":1: no vectors in it"),
 ])  # fmt: skip
 def test_a_broken_line_of_vectors_is_named(lines: str, message: str, tmp_path: Path) -> None:

@@ -502,7 +502,8 @@ def test_damage_of_the_same_size_in_a_store_is_mended_as_its_message_says(
 @pytest.mark.parametrize(("address", "said"), [
     ("nowhere", "there is no prepared text at nowhere"),
     ("s3:/bucket/x", "did you mean s3://bucket/x?"),
-    ("s3//bucket/x", "did you mean s3://bucket/x?"), ("s3:bucket/x", "did you mean s3://bucket/x?"),
+    ("s3//bucket/x", "did you mean s3://bucket/x?"),
+    ("s3:bucket/x", "did you mean s3://bucket/x?"),
 ])  # fmt: skip
 def test_an_address_without_text(tmp_path: Path, address: str, said: str) -> None:
     refused = pytest.raises(MissingInputError, tokenizer_at, address, tmp_path)

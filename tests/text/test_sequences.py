@@ -171,9 +171,11 @@ def test_lists_are_documents_of_items_and_ids_are_tokens(tmp_path):
     ("row", "ids", "message"),
     [
         ([5, 99], True, "'x' has token id 99, from 0 to 30 expected"),
-        ([-1], True, "'x' has token id -1, from 0"), ("5 6", True, "'x' has no list of token ids"),
+        ([-1], True, "'x' has token id -1, from 0"),
+        ("5 6", True, "'x' has no list of token ids"),
         (["a"], True, "'x' has 'a' in its list, a whole number expected"),
-        ([[5]], True, "'x' has a list in its list"), ([[1]], False, "'x' has a list in its list"),
+        ([[5]], True, "'x' has a list in its list"),
+        ([[1]], False, "'x' has a list in its list"),
         (["a", 1], False, "'x' has 1 in its list, a word without blanks expected"),
         (["a b"], False, "'x' has 'a b' in its list"),
         (["a", None], False, "'x' has empty in its list"),

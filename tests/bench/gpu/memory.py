@@ -23,9 +23,11 @@ SPECS = (
             f"{PACKED} dropout=0", "E=128 generator=0.25 objective=rtd*50+mlm", "share=all E=128",
         )
     ),
-    f"{BASE} batch=16 precision=fp32", f"{BASE} batch=32 precision=bf16 objective=clm",
+    f"{BASE} batch=16 precision=fp32",
+    f"{BASE} batch=32 precision=bf16 objective=clm",
     f"{BASE} batch=32 precision=bf16 objective=plm attention=relative(untie=true)",
-    f"{MINI} batch=512 precision=bf16", f"{MINI} batch=512 precision=fp32 optimizer=lamb",
+    f"{MINI} batch=512 precision=bf16",
+    f"{MINI} batch=512 precision=fp32 optimizer=lamb",
     "layers=24 hidden=1024 vocab=30522 seq=512 batch=32 precision=bf16",
     "layers=12 hidden=768 vocab=250k seq=512 batch=32 precision=bf16",
 )  # fmt: skip

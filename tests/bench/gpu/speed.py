@@ -83,7 +83,8 @@ def peaks(setting: Setting, results: Results) -> Device:
             number.add_(1)
         times.append((time.perf_counter() - started) / LAUNCHES)
     results.put(
-        "peaks", bf16_flops=device.bf16_flops, fp32_flops=device.fp32_flops,
+        "peaks",
+        bf16_flops=device.bf16_flops, fp32_flops=device.fp32_flops,
         copied_bytes=device.bandwidth_bytes, launch_seconds=min(times),
     )  # fmt: skip
     return device

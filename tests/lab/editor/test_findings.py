@@ -141,8 +141,10 @@ def test_what_is_offered(text, first):
 
 
 @pytest.mark.parametrize(("text", "expected"), [
-    ("hid|den = 64", "width of the residual stream"), ("H| = 64", "Default: `768`, of BERT-base"),
-    ("heads| = 2", "Default: hidden / 64"), ("objective = m|lm + sop", "Predict masked tokens"),
+    ("hid|den = 64", "width of the residual stream"),
+    ("H| = 64", "Default: `768`, of BERT-base"),
+    ("heads| = 2", "Default: hidden / 64"),
+    ("objective = m|lm + sop", "Predict masked tokens"),
     ("objective = mlm(p|=20%)", "**`p`** of `mlm`: number > 0, ≤ 1"),
     ("objective = mlm + k|d(logits, T=2)", "kd(logits, "),
     ("generator { hid|den = 64 }", "**`hidden`** of `network`"),

@@ -79,7 +79,8 @@ def test_masked_positions_stand_in_pictures_in_place_of_all_predicted_ones():
             "train/loss/mlm", "eval/loss/mlm_masked", "eval/unigram_loss/mlm_masked",
         ),
         "Loss, all predicted positions": ("train/loss", "eval/loss", "eval/unigram_loss"),
-        "Accuracy": ("eval/accuracy/mlm_masked",), "Loss by language": ("eval/de/mlm_masked",),
+        "Accuracy": ("eval/accuracy/mlm_masked",),
+        "Loss by language": ("eval/de/mlm_masked",),
     }  # fmt: skip
 
 

@@ -309,7 +309,8 @@ def test_words_with_tags_in_a_text_file_name_their_task(content, tmp_path):
 @pytest.mark.parametrize(("name", "content", "help"), [
     ("a.json", '[{"text": "hen"}]', "jq -c '.[]' a.json > a.jsonl"),
     ("a.json", '{"text": "hen"}\n{"text": "duck"}\n', "an object a line: name it a.jsonl"),
-    ("a.tsv.bz2", "", "bzip2 -dc a.tsv.bz2 | gzip > a.tsv.gz"), ("a.zip", "", "unzip a.zip -d a,"),
+    ("a.tsv.bz2", "", "bzip2 -dc a.tsv.bz2 | gzip > a.tsv.gz"),
+    ("a.zip", "", "unzip a.zip -d a,"),
     ("a.jsonl", '{"text": {"body": "hen"}, "label": 1}', '"text.body" names a member of it'),
 ])  # fmt: skip
 def test_rows_in_other_files_have_a_way_out(name, content, help, tmp_path, monkeypatch):
