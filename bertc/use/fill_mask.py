@@ -100,12 +100,9 @@ def fill_in(model: Model, vocab: Vocabulary, text: str, top: int = 5, language: 
 def _encode(vocabulary: Vocabulary, text: str) -> tuple[list[int], list[int]]:
     """Token ids of a text without special tokens, and the positions of its masks."""
     mask = vocabulary.token(vocabulary.mask)
-    *before, last = text.replace(MASK, mask).split(mask)
-    if not before:
+    if mask not in (text := text.replace(MASK, mask)):
         raise UsageError(f"nothing to fill: the text has no {mask}", help=f"write {mask} in it")
-    # A leading space is part of the next word, so a space before a mask is replaced with it.
-    joined = mask.join([*(part.rstrip() for part in before), last])
-    ids = _ids(vocabulary, joined)
+    ids = _ids(vocabulary, text)
     return ids, [place for place, token in enumerate(ids) if token == vocabulary.mask]
 
 

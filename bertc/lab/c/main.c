@@ -546,8 +546,10 @@ int main(int count, char **arguments) {
         error = answer(model, &read);
         if (error) fprintf(stderr, "error: line %ld: %s\n", number, bertc_error(error));
     }
+    const int unwritten = fflush(stdout) || ferror(stdout);
+    if (unwritten) fprintf(stderr, "error: the answers cannot be written\n");
     free(read.text);
     bertc_close(model);
-    return error ? 1 : 0;
+    return error || unwritten;
 }
 #endif

@@ -216,6 +216,9 @@ def transformers_call(folder: Path, proof: Proof, precision: str) -> Call:
         if of_choices:
             read = {name: x[:, None] for name, x in read.items()}
         outputs = network(**read, output_hidden_states=True, return_dict=True)
+        if len(outputs.hidden_states) != len(states):
+            layers = f"{len(outputs.hidden_states) - 1} layers, and the proof {len(states) - 1}"
+            raise DataError(f"{folder} has {layers}", help="name a folder of the same network")
         results = dict(zip(states, outputs.hidden_states, strict=True))
         if outputs.get("pooler_output") is not None:
             results["pooled"] = outputs.pooler_output
