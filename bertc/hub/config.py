@@ -66,6 +66,7 @@ BERTS = frozenset(
 _INSTEAD = {
     "bert_config.json": "has the same content: copy it",
     "gliner_config.json": "is read by bertc import, which makes a run folder",
+    "config_sentence_transformers.json": "is of modules that SentenceTransformer reads, not bertc",
 }
 """Files that are there instead, and what to do."""
 
@@ -109,7 +110,10 @@ def read_config(path: Path) -> HfConfig:
                 message, remedy = detail["ctx"]["error"].args
                 raise DataError(f"{path}: {message}", help=remedy) from None
             name = str(detail["loc"][0])
-            refused[spelled.get(name, name)] = _allowed(family.config, name, spelled)
+            allowed = _allowed(family.config, name, spelled)
+            if "scaled" in detail["loc"]:  # a number of rotary positions
+                allowed += f": its {detail['loc'][-1]} {detail['msg'].removeprefix('Input ')}"
+            refused[spelled.get(name, name)] = allowed
     if refused:
         names, more = [*refused][:MOST_REFUSED], len(refused) - MOST_REFUSED
         listing = ", ".join(f"{shown_name(name)} = {shown(raw.get(name))}" for name in names)

@@ -237,6 +237,8 @@ def asking(task: AnyTask, labels: str) -> AnyTask:
         message = f"--labels are names of spans, and {task.title} is a task of {task.answer.kind}"
         raise UsageError(message, help="leave it out: its answers are those that it learned")
     names = [*dict.fromkeys(filter(None, map(str.strip, labels.split(","))))]
+    if not names:
+        raise UsageError("--labels names no spans", help='write --labels "person, drug"')
     return task.model_copy(update={"labels": tuple(names)})
 
 

@@ -292,6 +292,10 @@ def test_angles_scaled_as_in_first_files_come_before_those_of_today(tmp_path):
         respell(tmp_path, rope_scaling=scaled, rope_theta=50.0, max_position_embeddings=64)
         reference = transformers.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
         test_round_trip.assert_outputs_agree(load(tmp_path), reference, inputs(reference, 60))
+    respell(tmp_path, rope_scaling={"type": "yarn", "factor": 0})
+    with pytest.raises(DataError) as error:
+        import_model(tmp_path)
+    assert error.value.help.endswith("its factor should be greater than or equal to 1")
 
 
 def test_what_is_not_computed_is_refused_by_name(tmp_path):

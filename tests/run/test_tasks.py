@@ -433,6 +433,8 @@ def test_names_that_were_never_learned_are_asked_for(go, farm, tmp_path):
     go(f"{farm['text']}task={farm['tag']} steps=1", "tagged")
     with pytest.raises(UsageError, match="--labels are names of spans, and tag is a task of tags"):
         predict(tmp_path / "tagged", file, labels="gate")
+    with pytest.raises(UsageError, match="--labels names no spans"):
+        predict(tmp_path / "run", file, labels=" , ")
     listed = [[0, 0, "the"], [1, 2, "red hens"]], [], [[0, 1, "a"], [1, 2, "b"]]
     rows = [{"words": ["the", "red", "hens"], "tags": marks} for marks in listed]
     (theirs := tmp_path / "theirs.jsonl").write_text("\n".join(map(json.dumps, rows)))

@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertc.base.cores import available_cores
-from bertc.base.diagnostics import DataError, Diagnostic, Diagnostics, MissingInputError, Span
+from bertc.base.diagnostics import (
+    DataError,
+    Diagnostic,
+    Diagnostics,
+    MissingColumnError,
+    MissingInputError,
+    Span,
+)
 from bertc.base.storage.files import is_address
 from bertc.base.storage.paths import is_file
 from bertc.base.storage.place import FolderAt
@@ -227,7 +234,7 @@ def read_files(objectives: Iterable[Given], diagnostics: Diagnostics) -> None:
         for index, term in enumerate(given.value):
             if not isinstance(term.objective, Task):
                 continue
-            reported = partial(_report, diagnostics, given.origin, index)
+            reported = partial(_report, diagnostics, given.origin, index, term.objective)
             parts: DataParts = {}
             with reported("train"):
                 term = count_examples(term)
@@ -247,14 +254,19 @@ def read_files(objectives: Iterable[Given], diagnostics: Diagnostics) -> None:
 
 
 @contextmanager
-def _report(diagnostics: Diagnostics, origin: Origin, index: int, within: str) -> Iterator[None]:
+def _report(
+    diagnostics: Diagnostics, origin: Origin, index: int, task: Any, within: str
+) -> Iterator[None]:
     """Report an error of the block at the argument of a task, else at all of the task."""
     try:
         yield
     except (MissingInputError, DataError) as error:
         places = ((index, "objective", name) for name in (within, "data"))
         spans = [origin.parts[place] for place in places if place in origin.parts]
-        diagnostics.error("E309", error.message, (*spans, origin.span)[0], help=error.help)
+        help = error.help
+        if isinstance(error, MissingColumnError):
+            help += f"; the task takes {', '.join(f'{name}=COLUMN' for name in task.reads)}"
+        diagnostics.error("E309", error.message, (*spans, origin.span)[0], help=help)
 
 
 def row_lengths(programs: Sequence[Resolved]) -> list[tuple[int, ...]]:

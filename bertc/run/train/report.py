@@ -16,7 +16,10 @@ from bertc.tasks.metrics.metrics import f1_interval
 
 PLATEAU = 0.2
 """Nats below guessing by token frequency down to which a model knows little else."""
-SOONER = "more steps, rotary positions, norm=pre, more masks and muon leave this (docs/measured.md)"
+SOONER = (
+    "more steps, more masks and muon leave this, "
+    "rotary positions and norm=pre too where they are not set (docs/measured.md)"
+)
 COLLAPSED = "sparse vectors collapse to zero: raise warmup=, lower the factors or the learning rate"
 LARGEST_SHOWN, LARGEST_KNOWN = 50.0, 700.0
 """Nats above which a perplexity is shown as infinite, and above which no float holds it."""

@@ -14,6 +14,7 @@ from bertc.cost import Estimate, World, estimate
 from bertc.cost.planning.plan import Machine, Plan, next_bytes
 from bertc.hub.belonging import refuse_strangers
 from bertc.ir.changing.growth import vector_file
+from bertc.ir.data import Docstrings
 from bertc.ir.program import Resolved
 from bertc.machine.display import Display, Watched
 from bertc.machine.machine import detect, device_here, make_plan
@@ -159,8 +160,10 @@ def plan_of(
             )
         _keep_sums(lock, plan, display)
     stated = [f"on {plan.device}", *plan.reasons]
-    if resolved.origins.get("data", "").startswith("default") and not resolved.stages[0].tasks:
-        stated.append(f"no data is named: {resolved.steps:,} steps on docstrings of packages")
+    text = [stage for stage in resolved.stages if not stage.tasks]
+    unnamed = sum(s.steps for s in text if all(d.corpus == Docstrings() for d in s.data))
+    if resolved.origins.get("data", "").startswith("default") and unnamed:
+        stated.append(f"no data is named: {unnamed:,} steps on docstrings of packages")
     display.note("; ".join(stated))
     return plan
 
