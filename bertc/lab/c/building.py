@@ -176,7 +176,9 @@ def c_program(
         "TOKENIZES": int(bool(tokenizer[1])), "INPUTS(model)": ", ".join(READ[n] for n in inputs),
         **_answer(graph, states, least),
     }  # fmt: skip
+    labels = graph.outputs[int(str(values["ANSWER"]))].labels
     tables = {
+        "char *const LABELS[]": [*map(_quoted, labels)] or ["NULL"],
         "char *const NAMES[RESULTS]": [_quoted(output.name) for output in graph.outputs],
         "int AXES[RESULTS]": [str(len(output.axes)) for output in graph.outputs],
         "int GROUPS[RESULTS]": [*map(str, groups)],
@@ -219,7 +221,6 @@ def _answer(graph: Graph, states: int, least: Sequence[float]) -> dict[str, obje
         "PROMPT": _quoted(getattr(task, "prompt", "")), "LETTERS": int(getattr(task, "letters", 0)),
         "STRIDE": getattr(task, "stride", 0) * (kind in "lmrst"),
         "RUNNING": int(stage.format.kind == "stream"),
-        "LABELS": f"((const char *const[]){{{', '.join(map(_quoted, labels)) or 'NULL'}}})",
         "LEAST": f"((const float[]){{{', '.join(limits)}}})",
     }  # fmt: skip
 

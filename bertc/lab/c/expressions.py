@@ -33,7 +33,7 @@ ENTRIES = {
 """ATen's operations on every entry by itself."""
 WHOLE = {"abs": "labs({})", "maximum": "larger_whole({}, {})", "minimum": "smaller_whole({}, {})"}
 """Operations that are another function for whole numbers."""
-INSTEAD = "bertc export --to onnx may have it, bertc predict and serve do"
+INSTEAD = "bertc export --onnx FOLDER may have it; bertc predict, embed and fill do"
 NEUTRAL = {"__and__": 1, "__or__": 0, "mul": 1, "add": 0}
 DECIDING = {"__and__": 0, "__or__": 1, "mul": 0}
 

@@ -314,7 +314,7 @@ static int answer_next(bertc *model, line *read) {
     error = run_row(model, first + count, 1u << GROUPS[ANSWER], &model->results);
     if (error) return error;
     const bertc_answer answer = {NULL, model->results.values[ANSWER], first + count,
-                                 model->results.width[ANSWER]};
+                                 model->results.width[ANSWER], NULL};
     print_masks(model, &answer, first + count);
     return 0;
 }
@@ -404,6 +404,7 @@ static void read_tags(float *scores, long width, long shift, long word, long end
  * begins with a word; words behind the last one read stay without. */
 static int tag_words(bertc *model, long before, long specials, const int32_t *around, sentence *all) {
     const long room = READS - specials;
+    model->cut += !STRIDE && all->tokens > room;
     long word = 0, most = -1, read = 0, error = 0;
     for (long i = 0; i < all->count; i++)
         if (all->firsts[i] >= 0 && (STRIDE || all->firsts[i] < room)) read = i + 1;
@@ -546,6 +547,9 @@ int main(int count, char **arguments) {
         error = answer(model, &read);
         if (error) fprintf(stderr, "error: line %ld: %s\n", number, bertc_error(error));
     }
+    if (!error && model->cut)
+        fprintf(stderr, "note: texts with more tokens than %ld, read to there: %ld\n", (long)READS,
+                model->cut);
     const int unwritten = fflush(stdout) || ferror(stdout);
     if (unwritten) fprintf(stderr, "error: the answers cannot be written\n");
     free(read.text);

@@ -9,11 +9,13 @@ extern "C" {
 #endif
 typedef struct bertc bertc;
 
-/* A vector of a text, or scores: rows times width numbers, valid until the next call. */
+/* A vector of a text, or scores: rows times width numbers, valid until the next call; `labels` are
+ * the names of probabilities, or NULL. */
 typedef struct {
     const char *name;
     const float *values;
     long rows, width;
+    const char *const *labels;
 } bertc_answer;
 
 /* Map a weights file. 0, or an error. */

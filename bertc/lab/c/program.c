@@ -11,7 +11,7 @@ struct bertc {
     size_t bytes;
     float *memory;
     int32_t *ids, *segments;
-    long room, longest;
+    long room, longest, cut; /* cut: texts of which a part was not read */
     results results;
 };
 
@@ -210,6 +210,7 @@ static int score_text(bertc *model, const char *text, size_t bytes, const char *
     float *sums = NULL;
     long skipped = 0, windows = 0, width = 0;
     int error = 0;
+    model->cut += !STRIDE && read_text(model, text, bytes, pair, pair_bytes, READS + 1L, NULL) > READS;
     do {
         const long n = read_text(model, text, bytes, pair, pair_bytes, READS,
                                  STRIDE && KIND != 't' ? &skipped : NULL);
@@ -244,5 +245,6 @@ int bertc_run(bertc *model, const char *text, size_t bytes, const char *pair, si
     answer->values = model->results.values[ANSWER];
     answer->rows = model->results.rows[ANSWER];
     answer->width = model->results.width[ANSWER];
+    answer->labels = KIND == 'l' || KIND == 'm' ? LABELS : NULL;
     return 0;
 }
