@@ -93,11 +93,8 @@ def remark_on(text: Sequence[DataError], span: Span | None, diagnostics: Diagnos
 
 def add_texts(estimates: list[Estimate], programs: Sequence[Resolved]) -> list[Estimate]:
     """Add the sizes of texts to the estimates of programs."""
-    look = cache(_look_at_one)
-    return [
-        _with_texts(estimate, [_weigh_texts(stage, program, look) for stage in program.stages])
-        for estimate, program in zip(estimates, programs, strict=True)
-    ]
+    look, pairs = cache(_look_at_one), zip(estimates, programs, strict=True)
+    return [_with_texts(one, [_weigh_texts(s, p, look) for s in p.stages]) for one, p in pairs]
 
 
 def _with_texts(estimate: Estimate, texts: list[Sequence[WeightedText] | None]) -> Estimate:
@@ -254,19 +251,17 @@ def read_files(objectives: Iterable[Given], diagnostics: Diagnostics) -> None:
 
 
 @contextmanager
-def _report(
-    diagnostics: Diagnostics, origin: Origin, index: int, task: Any, within: str
-) -> Iterator[None]:
+def _report(into: Diagnostics, origin: Origin, index: int, task: Any, at: str) -> Iterator[None]:
     """Report an error of the block at the argument of a task, else at all of the task."""
     try:
         yield
     except (MissingInputError, DataError) as error:
-        places = ((index, "objective", name) for name in (within, "data"))
+        places = ((index, "objective", name) for name in (at, "data"))
         spans = [origin.parts[place] for place in places if place in origin.parts]
         help = error.help
         if isinstance(error, MissingColumnError):
             help += f"; the task takes {', '.join(f'{name}=COLUMN' for name in task.reads)}"
-        diagnostics.error("E309", error.message, (*spans, origin.span)[0], help=help)
+        into.error("E309", error.message, (*spans, origin.span)[0], help=help)
 
 
 def row_lengths(programs: Sequence[Resolved]) -> list[tuple[int, ...]]:
@@ -284,10 +279,8 @@ def row_lengths(programs: Sequence[Resolved]) -> list[tuple[int, ...]]:
 
 def full_rows(program: Resolved, lengths: Sequence[int]) -> bool:
     """True if rows of a task count as full, as ``row_lengths`` has them if it knows no better."""
-    return any(
-        isinstance(stage, TaskStage) and length == stage.seq
-        for stage, length in zip(program.stages, lengths, strict=True)
-    )
+    stages = zip(program.stages, lengths, strict=True)
+    return any(isinstance(stage, TaskStage) and length == stage.seq for stage, length in stages)
 
 
 def _row_length(
