@@ -109,7 +109,9 @@ def read_config(path: Path) -> HfConfig:
                 message, remedy = detail["ctx"]["error"].args
                 raise DataError(f"{path}: {message}", help=remedy) from None
             name = str(detail["loc"][0])
-            refused[spelled.get(name, name)] = _allowed(family.config, name, spelled)
+            said = detail.get("ctx", {}).get("error", "")
+            allowed = _allowed(family.config, name, spelled)
+            refused[spelled.get(name, name)] = "; ".join(filter(None, (allowed, str(said))))
     if refused:
         names, more = [*refused][:MOST_REFUSED], len(refused) - MOST_REFUSED
         listing = ", ".join(f"{shown_name(name)} = {shown(raw.get(name))}" for name in names)

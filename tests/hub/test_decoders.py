@@ -292,6 +292,10 @@ def test_angles_scaled_as_in_first_files_come_before_those_of_today(tmp_path):
         respell(tmp_path, rope_scaling=scaled, rope_theta=50.0, max_position_embeddings=64)
         reference = transformers.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
         test_round_trip.assert_outputs_agree(load(tmp_path), reference, inputs(reference, 60))
+    for name, number in (("factor", -2), ("high_freq_factor", 0.1), ("rope_theta", "x")):
+        path = respell(tmp_path, rope_scaling={**LLAMA3, name: number})
+        told = pytest.raises(DataError, import_model, path.parent).value.help
+        assert f"{name} = {json.dumps(number)}" in told.partition("; ")[2]
 
 
 def test_what_is_not_computed_is_refused_by_name(tmp_path):
