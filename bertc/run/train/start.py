@@ -159,8 +159,10 @@ def plan_of(
             )
         _keep_sums(lock, plan, display)
     stated = [f"on {plan.device}", *plan.reasons]
-    if resolved.origins.get("data", "").startswith("default") and not resolved.stages[0].tasks:
-        stated.append(f"no data is named: {resolved.steps:,} steps on docstrings of packages")
+    if resolved.origins.get("data", "").startswith("default"):
+        unnamed = (s for s in resolved.stages if any(d.corpus.kind == "docstrings" for d in s.data))
+        if steps := sum(stage.steps for stage in unnamed if not stage.tasks):
+            stated.append(f"no data is named: {steps:,} steps on docstrings of packages")
     display.note("; ".join(stated))
     return plan
 
