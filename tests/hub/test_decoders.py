@@ -35,9 +35,10 @@ END, TURN, BEGIN = "<|endoftext|>", "<|im_end|>", "<|begin_of_text|>"
 NAMED: dict[str, dict[str, str]] = {
     "Qwen3-Embedding": {"eos_token": TURN, "pad_token": END},
     "Qwen3": {"eos_token": TURN, "pad_token": END},
+    "begun": {"bos_token": BEGIN, "eos_token": TURN, "pad_token": END},
     "Llama": {"bos_token": BEGIN, "eos_token": TURN},
 }
-"""Special tokens that folders name; the first puts one behind a text, the last one before it."""
+"""Special tokens that folders name; the first puts one behind a text, the last one before."""
 
 
 def write_tokenizer(folder: Path, of: str, size: int = 400) -> None:
@@ -52,7 +53,7 @@ def write_tokenizer(folder: Path, of: str, size: int = 400) -> None:
     )  # fmt: skip
     tokenizer.train_from_iterator(ODD * 3, trainer)
     number = tokenizer.token_to_id
-    if of != "Qwen3":
+    if of in ("Qwen3-Embedding", "Llama"):
         single = f"$A {END}" if "Embedding" in of else f"{BEGIN} $A"
         ends = [(token, number(token)) for token in (END, BEGIN)]
         pair = single.replace("$A", "$A $B")
