@@ -228,8 +228,10 @@ def test_an_encoder_is_made_of_a_decoder_in_two_stages_and_leaves_with_its_maps(
     assert "causal is true there, but false here" in lines
     assert "mlm head" not in lines, "it goes on as that of the decoder"
     left = export_run(tmp_path / "run", tmp_path / "left").folder
-    assert json.loads((left / "config.json").read_text())["is_causal"] is False
+    config = json.loads((left / "config.json").read_text())
+    assert (config["is_causal"], config["max_position_embeddings"]) == (False, 32_768)
     again = SentenceTransformer(str(left), device="cpu")
+    assert again.max_seq_length == 16
     assert again.encode("a").shape == (12,)
     assert_same_vectors(tmp_path / "run", again)
     assert_same_vectors(left, again)
