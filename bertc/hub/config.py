@@ -5,19 +5,22 @@ computes, or is ignored for a stated reason (``tests/hub/test_weights.py``).
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import ValidationError
 
-from bertc.base.diagnostics import DataError, MissingInputError, UnsafeError
+from bertc.base.diagnostics import BertcError, DataError, MissingInputError, UnsafeError
 from bertc.base.storage.paths import is_file, is_taken
 from bertc.base.storage.plain_file import read_json, shown, shown_name
 from bertc.hub import families
 from bertc.hub.families.bert import BERT
 from bertc.hub.families.config import HfConfig, Single, Tokens
 from bertc.hub.families.family import Family, HfClass
+from bertc.ir.changing.growth import FromOther
 from bertc.ir.network.encoder import Encoder
+from bertc.ir.program import Resolved
 
 MAX_BYTES, MOST_REFUSED = 2**20, 5
 
@@ -66,7 +69,6 @@ BERTS = frozenset(
 _INSTEAD = {
     "bert_config.json": "has the same content: copy it",
     "gliner_config.json": "is read by bertc import, which makes a run folder",
-    "config_sentence_transformers.json": "is of modules that SentenceTransformer reads, not bertc",
 }
 """Files that are there instead, and what to do."""
 
@@ -110,10 +112,9 @@ def read_config(path: Path) -> HfConfig:
                 message, remedy = detail["ctx"]["error"].args
                 raise DataError(f"{path}: {message}", help=remedy) from None
             name = str(detail["loc"][0])
+            said = detail.get("ctx", {}).get("error", "")
             allowed = _allowed(family.config, name, spelled)
-            if "scaled" in detail["loc"]:  # a number of rotary positions
-                allowed += f": its {detail['loc'][-1]} {detail['msg'].removeprefix('Input ')}"
-            refused[spelled.get(name, name)] = allowed
+            refused[spelled.get(name, name)] = "; ".join(filter(None, (allowed, str(said))))
     if refused:
         names, more = [*refused][:MOST_REFUSED], len(refused) - MOST_REFUSED
         listing = ", ".join(f"{shown_name(name)} = {shown(raw.get(name))}" for name in names)
@@ -195,6 +196,16 @@ def keep_settings(path: Path) -> dict[str, Any]:
     configs = [family.config for family in families.FAMILIES]
     copied = KEPT.union({"hidden_act"}, *((*c.copied, *c.of_training) for c in configs))
     return {name: value for name, value in with_scores(path).items() if name in copied}
+
+
+def longest_row(resolved: Resolved) -> int:
+    """The longest row of training, or that which the folder of ``init`` says if it is longer."""
+    longest, init = max(stage.seq for stage in resolved.stages), resolved.run.init
+    if isinstance(init, FromOther):
+        for path in (Path(init.path) / "model/config.json", Path(init.path) / "config.json"):
+            with suppress(BertcError):  # it may be gone, or of bertc's own layout
+                return max(longest, read_config(path).max_position_embeddings)
+    return longest
 
 
 def with_scores(path: Path) -> dict[str, Any]:

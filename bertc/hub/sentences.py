@@ -136,20 +136,20 @@ def vectors_of(folder: Path, resolved: Resolved | None) -> Sentences | None:
     places = (folder / SENTENCES, folder)
     place = next((path for path in places if is_file(path / MODULES)), None)
     came = _read(place, tokenizer_folder(folder)) if place else None
-    tasks = [task for stage in resolved.stages for task in stage.tasks] if resolved else []
-    learned = [task for task in tasks if isinstance(task, Embed)]
+    stages = resolved.stages if resolved else ()
+    learned = [(task, s) for s in stages for task in s.tasks if isinstance(task, Embed)]
     if not learned:
         return came
-    task, came = learned[-1], came or Sentences()
+    (task, stage), came = learned[-1], came or Sentences()
     ways: dict[str, Any] = {name: getattr(task, name) for name in OF_TASKS}
+    ways |= {} if stage.encoder.room else {"longest": task.longest or stage.seq}
     of_kinds = came.prompt_for("query"), came.prompt_for("document")
     if of_kinds != (task.prompt_of(0), task.prompt_of(1)) and (
         task.query_prompt or task.passage_prompt
     ):  # none of them precedes a text of unknown kind
         both = {"query": task.prompt_of(0), "document": task.prompt_of(1)}
         ways |= {"prompt": "", "prompts": {**came.prompts, **both}}
-    if task.similarity != "cosine":
-        ways["similarity"] = task.similarity
+    ways |= {} if task.similarity == "cosine" else {"similarity": task.similarity}
     return came.change(**ways)
 
 

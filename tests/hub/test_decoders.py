@@ -35,9 +35,10 @@ END, TURN, BEGIN = "<|endoftext|>", "<|im_end|>", "<|begin_of_text|>"
 NAMED: dict[str, dict[str, str]] = {
     "Qwen3-Embedding": {"eos_token": TURN, "pad_token": END},
     "Qwen3": {"eos_token": TURN, "pad_token": END},
+    "begun": {"bos_token": BEGIN, "eos_token": TURN, "pad_token": END},
     "Llama": {"bos_token": BEGIN, "eos_token": TURN},
 }
-"""Special tokens that folders name; the first puts one behind a text, the last one before it."""
+"""Special tokens that folders name; the first puts one behind a text, the last one before."""
 
 
 def write_tokenizer(folder: Path, of: str, size: int = 400) -> None:
@@ -52,7 +53,7 @@ def write_tokenizer(folder: Path, of: str, size: int = 400) -> None:
     )  # fmt: skip
     tokenizer.train_from_iterator(ODD * 3, trainer)
     number = tokenizer.token_to_id
-    if of != "Qwen3":
+    if of in ("Qwen3-Embedding", "Llama"):
         single = f"$A {END}" if "Embedding" in of else f"{BEGIN} $A"
         ends = [(token, number(token)) for token in (END, BEGIN)]
         pair = single.replace("$A", "$A $B")
@@ -227,8 +228,10 @@ def test_an_encoder_is_made_of_a_decoder_in_two_stages_and_leaves_with_its_maps(
     assert "causal is true there, but false here" in lines
     assert "mlm head" not in lines, "it goes on as that of the decoder"
     left = export_run(tmp_path / "run", tmp_path / "left").folder
-    assert json.loads((left / "config.json").read_text())["is_causal"] is False
+    config = json.loads((left / "config.json").read_text())
+    assert (config["is_causal"], config["max_position_embeddings"]) == (False, 32_768)
     again = SentenceTransformer(str(left), device="cpu")
+    assert again.max_seq_length == 16
     assert again.encode("a").shape == (12,)
     assert_same_vectors(tmp_path / "run", again)
     assert_same_vectors(left, again)
@@ -292,10 +295,10 @@ def test_angles_scaled_as_in_first_files_come_before_those_of_today(tmp_path):
         respell(tmp_path, rope_scaling=scaled, rope_theta=50.0, max_position_embeddings=64)
         reference = transformers.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
         test_round_trip.assert_outputs_agree(load(tmp_path), reference, inputs(reference, 60))
-    respell(tmp_path, rope_scaling={"type": "yarn", "factor": 0})
-    with pytest.raises(DataError) as error:
-        import_model(tmp_path)
-    assert error.value.help.endswith("its factor should be greater than or equal to 1")
+    for name, number in (("factor", -2), ("high_freq_factor", 0.1), ("rope_theta", "x")):
+        path = respell(tmp_path, rope_scaling={**LLAMA3, name: number})
+        told = pytest.raises(DataError, import_model, path.parent).value.help
+        assert f"{name} = {json.dumps(number)}" in told.partition("; ")[2]
 
 
 def test_what_is_not_computed_is_refused_by_name(tmp_path):

@@ -132,6 +132,15 @@ def test_a_run_that_no_layout_can_say_is_refused(tmp_path):
     assert not (tmp_path / "hf").exists()
 
 
+def test_a_network_without_a_table_says_rows_as_long_as_those_it_learned_with(tmp_path):
+    modern = "norm=pre(embeddings=true, first=false) positions=rotary activation=geglu"
+    resolved = resolve(f"layers=1 hidden=16 vocab=97 seq=24 segments=0 dropout=0 {modern}")
+    (tmp_path / "run").mkdir()
+    make_run(tmp_path / "run", resolved, {1: tensors(resolved)})
+    assert export_run(tmp_path / "run", tmp_path / "hf").layout == "modernbert"
+    assert config_of(tmp_path / "hf")["max_position_embeddings"] == 24
+
+
 @pytest.mark.parametrize("cls", ["BertForPreTraining", "RobertaForMaskedLM", "AlbertForMaskedLM"])
 def test_a_folder_becomes_a_run_and_a_folder_again(cls, tmp_path):
     more = {"embedding_size": 16} if cls.startswith("Albert") else {}

@@ -168,7 +168,7 @@ def timed(tiny):
 @pytest.mark.usefixtures("ticking")
 def test_the_rate_is_that_of_the_time_used(go, timed, tmp_path, monkeypatch):
     judged = list[object]()
-    monkeypatch.setattr(loop, "plateau_lines", lambda evaluation: judged.append(evaluation) or ())
+    monkeypatch.setattr(loop, "plateau_lines", lambda *judging: judged.append(judging) or ())
     report = go(timed)
     assert len(judged) == 1
     trained = lines(tmp_path / "run", "train")

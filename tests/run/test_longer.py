@@ -258,7 +258,8 @@ def test_kernels_that_come_or_go_and_text_not_named_are_reported(tiny, tmp_path,
         start.plan_of(resolved, detect("cpu"), lock, noting, start.World())
         found = [note for note in noting.notes if "kernels for this processor" in note]
         assert [overrides in note for note in found] == ([True] if overrides else [])
-    for resolved, said in ((resolve("layers=1"), True), (tiny(), False)):
+    named = ' stage "a" { steps=3 } stage "b" { steps=9 data=files("b.txt") }'
+    for resolved, said in ((resolve("layers=1"), "1,000,000"), (resolve(named), "3"), (tiny(), "")):
         noting = Notes()
         start.plan_of(resolved, detect("cpu"), None, noting, start.World())
-        assert ("1,000,000 steps on docstrings" in noting.notes[-1]) == said
+        assert (f"named: {said} steps on docstrings" in noting.notes[-1]) == bool(said)

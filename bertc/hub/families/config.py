@@ -161,6 +161,12 @@ class HfConfig(BaseModel):
         return fields | dict(cls.spelling)
 
     @classmethod
+    def of_rows(cls, longest: int) -> dict[str, int]:
+        """The setting of the longest row, 0: unsaid, which a table of positions overrides."""
+        names = (name for name, field in cls.reads().items() if field == "max_position_embeddings")
+        return {name: longest for name in names if longest and name not in cls.older}
+
+    @classmethod
     def meant(cls, name: str, value: Any) -> Any:
         """The value of a field that a setting of a file means."""
         return value

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
+from bertc.base.storage.plain_file import shown
 from bertc.hub.families.config import MEANING, NO_CLASS, ROPE, HfConfig, Tokens, ends
 from bertc.ir.base import Probability, Width
 from bertc.ir.network import layer, norm
@@ -43,7 +44,13 @@ def turned_by(rope: Mapping[str, Any], theta: float = 1e4, longest: int = 8) -> 
         raise ValueError(f"{kind}: settings of other angles, or too few")
     numbers = {ours: known[name] for ours, name in names.items() if name in known}
     scales = numbers if "scale" in numbers or not numbers else {"scaled": {"kind": kind, **numbers}}
-    return RotaryPositions(theta=known["rope_theta"], **scales)
+    try:
+        return RotaryPositions(theta=known["rope_theta"], **scales)
+    except ValidationError as error:
+        ours, every = error.errors()[0]["loc"][-1], {**names, "theta": "rope_theta"}
+        wrong = [every[str(ours)]] if ours in every else [*filter(known.get, names.values())]
+        stated = ", ".join(f"{name} = {shown(known[name])}" for name in wrong)
+        raise ValueError(f"{stated} is no number within limits") from None
 
 
 def rope_of(turned: RotaryPositions) -> dict[str, Any]:
@@ -56,7 +63,7 @@ def rope_of(turned: RotaryPositions) -> dict[str, Any]:
 
 def _plain(rope: dict[str, Any]) -> dict[str, Any]:
     if turned_by(rope) != RotaryPositions(theta=rope.get("rope_theta") or 1e4):
-        raise ValueError("angles are scaled")
+        raise ValueError  # as the setting says
     return rope
 
 

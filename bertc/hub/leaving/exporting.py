@@ -82,11 +82,13 @@ def export_model(
     prefer: str | None = None,
     copied: Mapping[str, Any] | None = None,
     sentences: Sentences | None = None,
+    longest: int = 0,
 ) -> Exported:
     """Write a model folder; ``tensors`` are named as in the weight table, heads may be absent.
 
     If no layout fits, bertc's own is written, with a note, unless ``strict``. ``prefer`` is the
-    layout that the model was imported from, ``copied`` are settings of its ``config.json``.
+    layout that the model was imported from, ``copied`` are settings of its ``config.json``,
+    ``longest`` is the longest row if none of them says that.
     """
     # What maps states to a teacher's width has served.
     taught = [t.objective.teaching for t in resolved.terms()]
@@ -103,7 +105,8 @@ def export_model(
         main = tensors_alone(resolved, tensors)
         files = map_files(sentences.pooling, sentences.dense) if sentences else {}
         maps = {file: main.pop(name) for name, file in files.items() if name in main}
-        written = _write_hf(_Model(resolved, main, vocabulary), fresh, target, copied or {})
+        copied = {**target[0].config.of_rows(longest), **(copied or {})}
+        written = _write_hf(_Model(resolved, main, vocabulary), fresh, target, copied)
         if sentences and not exported_task(resolved, parts_of(tensors)):
             note = f"sentence-transformers loads it too: {sentences}"
             if obstacle := sentences.obstacle:

@@ -93,7 +93,8 @@ def evaluate_run(
             with open_run(folder, resolved, done.step, manner, cache, display) as opened:
                 evaluation, notes, reading = _as_in_training(opened, manner, display, details)
     stands_in = stand_in(trained, done.step)
-    notes = (*plateau_lines(evaluation), *notes, *([stands_in.evaluated] if stands_in else []))
+    plateau = plateau_lines(evaluation, trained)
+    notes = (*plateau, *notes, *([stands_in.evaluated] if stands_in else []))
     left_out, ends = ends_until(done.step, folder.follow())
     taken, planned = done.step - left_out, resolved.steps_by(done.step, done.seconds)
     way = run, taken, planned, done.tokens, done.seconds, evaluation

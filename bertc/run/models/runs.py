@@ -10,7 +10,7 @@ from torch import Tensor
 from bertc.base.diagnostics import DataError, UsageError
 from bertc.base.storage.paths import is_file, is_taken
 from bertc.hub.belonging import write_digests
-from bertc.hub.config import keep_settings, read_config
+from bertc.hub.config import keep_settings, longest_row, read_config
 from bertc.hub.folders import RESOLVED, SENTENCES, replacing
 from bertc.hub.gliner import in_layout
 from bertc.hub.keys import parts_of
@@ -70,6 +70,7 @@ def export_run(run: Path, folder: Path, pooling: str = "", step: int = 0) -> Exp
         prefer=present_layout(run),
         copied=keep_settings(config) if is_file(config) else {},
         sentences=sentences,
+        longest=0 if is_file(config) else longest_row(resolved),
     )  # fmt: skip
     return replace(exported, notes=(*exported.notes, *fitted))
 

@@ -212,7 +212,7 @@ def _evaluate(phase: Phase, methods: Methods) -> Evaluation:
     lines = "; ".join([loss_line(evaluation), *score_lines(evaluation)])
     session.display.note(f"step {progress.step:,}: held-out {lines}")
     if phase.may_be_judged():
-        for line in plateau_lines(evaluation):
+        for line in plateau_lines(evaluation, phase.stage):
             session.display.note(line)
     return evaluation
 

@@ -17,6 +17,7 @@ from bertc.base.storage.paths import is_taken
 from bertc.base.storage.plain_file import read_bytes
 from bertc.cost import Layout, duration_text
 from bertc.hub.belonging import DIGESTS, ORIGIN, write_digests
+from bertc.hub.config import longest_row
 from bertc.hub.leaving.adapter_folder import merge
 from bertc.hub.leaving.exporting import export_model
 from bertc.hub.leaving.pruned import remove_units
@@ -215,7 +216,10 @@ def _write(session: Session, tensors: dict[str, Tensor]) -> tuple[str, ...]:
     sentences = vectors_of(folder.path, resolved)
     try:
         vocabulary = session.start.corpus.vocabulary
-        exported = export_model(resolved, tensors, vocabulary, folder.model, sentences=sentences)
+        exported = export_model(
+            resolved, tensors, vocabulary, folder.model, sentences=sentences,
+            longest=longest_row(resolved),
+        )  # fmt: skip
     except BertcError:  # which leaves the old model
         durable.remove(digests)
         if before is not None:

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from bertc.base.diagnostics import InNotebooks, Table, several
 from bertc.ir.learning.objective import MASKED_LM, PRETRAINING, loss_title
@@ -16,10 +17,11 @@ from bertc.tasks.metrics.metrics import f1_interval
 
 PLATEAU = 0.2
 """Nats below guessing by token frequency down to which a model knows little else."""
-SOONER = (
-    "more steps, more masks and muon leave this, "
-    "rotary positions and norm=pre too where they are not set (docs/measured.md)"
-)
+SOONER = {
+    "positions": ("rotary", "rotary positions"), "norm": ("pre", "norm=pre"),
+    "optimizer": ("muon", "muon"),
+}  # fmt: skip
+"""Kinds of settings that leave a plateau sooner, and how they are said."""
 COLLAPSED = "sparse vectors collapse to zero: raise warmup=, lower the factors or the learning rate"
 LARGEST_SHOWN, LARGEST_KNOWN = 50.0, 700.0
 """Nats above which a perplexity is shown as infinite, and above which no float holds it."""
@@ -61,7 +63,7 @@ def loss_line(evaluation: Evaluation) -> str:
     )
 
 
-def plateau_lines(evaluation: Evaluation) -> list[str]:
+def plateau_lines(evaluation: Evaluation, stage: Stage) -> list[str]:
     """A remark where masked tokens are predicted as by their frequencies, or there are none."""
     losses, unigram, known = evaluation.losses, evaluation.unigram_losses, evaluation.positions
     below = [unigram[name] - losses[name] for name in shown_figures(losses) if name in known]
@@ -71,7 +73,13 @@ def plateau_lines(evaluation: Evaluation) -> list[str]:
     least = round(max(below), 2)
     than = f"only {least:.2f} nat below" if least > 0 else "no better than"
     line = f"masked positions are {than} guessing by token frequency: little else is learned yet"
-    return [f"{line}; {SOONER}"] * (max(below) < PLATEAU)
+    has: dict[str, Any] = {**stage.encoder.settings(), "optimizer": stage.optimizer}
+    further = [
+        said for setting, (kind, said) in SOONER.items()
+        if setting in has and has[setting].kind != kind
+    ]  # fmt: skip
+    sooner = f"{', '.join(['more steps', *further])} and more masks leave this (docs/measured.md)"
+    return [f"{line}; {sooner}"] * (max(below) < PLATEAU)
 
 
 @dataclass(frozen=True)

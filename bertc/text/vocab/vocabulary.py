@@ -212,7 +212,7 @@ def from_tokenizer(
     if written.get("merges") == [] and not is_byte_level(tokenizer):
         model = "WordLevel"  # ESMC's: each character is a word
     roles = {role: _role(role, known, ids, name, model) for role in ROLES}
-    if tokenizer.post_processor is None and roles["cls"] != roles["sep"]:
+    if tokenizer.post_processor is None and roles["cls"] not in (roles["sep"], known.get("bos")):
         ends = ((str(tokenizer.id_to_token(roles[role])), roles[role]) for role in ("sep", "cls"))
         tokenizer.post_processor = processors.BertProcessing(*ends)
     special = np.zeros(size, dtype=np.bool_)
