@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from bertc.base.cores import available_cores
 from bertc.base.diagnostics import DataError, Diagnostic, Diagnostics, MissingInputError, Span
+from bertc.base.diagnostics.errors import MissingColumnError
 from bertc.base.storage.files import is_address
 from bertc.base.storage.paths import is_file
 from bertc.base.storage.place import FolderAt
@@ -23,7 +24,7 @@ from bertc.ir.data import Corpus, Docstrings, Fasta, Hf, Prepared, file_names
 from bertc.ir.learning import Many, Term
 from bertc.ir.learning.answer import BalancedLoss, label_names
 from bertc.ir.learning.task import UNKNOWN, OwnTask, Task
-from bertc.ir.program import Complete, Given, Origin, Resolved, Stage, TaskStage
+from bertc.ir.program import Complete, Given, Resolved, Stage, TaskStage
 from bertc.ir.vocabulary import TokenizerFile, Vocabulary
 
 PREPARED_BYTES = 2.5e6
@@ -227,7 +228,7 @@ def read_files(objectives: Iterable[Given], diagnostics: Diagnostics) -> None:
         for index, term in enumerate(given.value):
             if not isinstance(term.objective, Task):
                 continue
-            reported = partial(_report, diagnostics, given.origin, index)
+            reported = partial(_report, diagnostics, given, index)
             parts: DataParts = {}
             with reported("train"):
                 term = count_examples(term)
@@ -247,14 +248,18 @@ def read_files(objectives: Iterable[Given], diagnostics: Diagnostics) -> None:
 
 
 @contextmanager
-def _report(diagnostics: Diagnostics, origin: Origin, index: int, within: str) -> Iterator[None]:
+def _report(diagnostics: Diagnostics, terms: Given, index: int, within: str) -> Iterator[None]:
     """Report an error of the block at the argument of a task, else at all of the task."""
     try:
         yield
     except (MissingInputError, DataError) as error:
+        if isinstance(error, MissingColumnError):
+            settings = dict(terms.value[index].objective).items()
+            names = [f"{name}=COLUMN" for name, value in settings if repr(value) in error.message]
+            error.help += f"; by {', '.join(names)} of the task" * bool(names)
         places = ((index, "objective", name) for name in (within, "data"))
-        spans = [origin.parts[place] for place in places if place in origin.parts]
-        diagnostics.error("E309", error.message, (*spans, origin.span)[0], help=error.help)
+        spans = [terms.origin.parts[at] for at in places if at in terms.origin.parts]
+        diagnostics.error("E309", error.message, (*spans, terms.origin.span)[0], help=error.help)
 
 
 def row_lengths(programs: Sequence[Resolved]) -> list[tuple[int, ...]]:

@@ -35,7 +35,8 @@ class SlowerTurns(Node):
     @model_validator(mode="after")
     def _bounds_differ(self) -> Self:
         if self.fast <= self.slow:
-            raise ValueError(f"fast = {self.fast:g} is not above slow = {self.slow:g}", "fast=32")
+            remedy = f"fast={self.slow * (4 if self.kind == 'llama3' else 32):g}"
+            raise ValueError(f"fast = {self.fast:g} is not above slow = {self.slow:g}", remedy)
         return self
 
     @property
