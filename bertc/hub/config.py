@@ -69,6 +69,7 @@ BERTS = frozenset(
 _INSTEAD = {
     "bert_config.json": "has the same content: copy it",
     "gliner_config.json": "is read by bertc import, which makes a run folder",
+    "modules.json": "is read by sentence-transformers: SentenceTransformer(FOLDER).encode(TEXTS)",
 }
 """Files that are there instead, and what to do."""
 

@@ -260,9 +260,12 @@ def weights(count: int) -> Tensor:
 
 def _compare(run: Path, model: Model, table_ve: Tensor, vocabulary: Vocabulary) -> tuple[str, ...]:
     """Scores of the table next to those of the network, on the dev part of the run's own task."""
-    tasks = [t for stage in model.resolved.stages for t in stage.tasks if isinstance(t, Embed)]
+    learned = [task for stage in model.resolved.stages for task in stage.tasks]
+    tasks = [task for task in learned if isinstance(task, Embed)]
     if not tasks:
-        return ("compared on nothing: the run has no task embed",)
+        left = ", ".join(dict.fromkeys(task.title for task in learned))
+        alone = f"vectors of tokens leave alone, without the answers of {left}: --to has its head"
+        return ("compared on nothing: the run has no task embed", *[alone] * bool(left))
     title, special_v = tasks[-1].title, torch.from_numpy(vocabulary.special)
 
     def score(batch: MicroBatch) -> tuple[Tensor, Tensor]:

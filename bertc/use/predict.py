@@ -151,7 +151,7 @@ ROWS_OF_A_PART = 8192
 
 
 def predict_parts(
-    run: Path, file: Path, task: str = "", device: str = "auto", labels: str = "",
+    run: Path, file: Path, task: str = "", device: str = "auto", labels: str | None = None,
     precision: RunPrecision | None = None,
 ) -> Iterator[Predicted]:  # fmt: skip
     """Answer the rows of a file in its order, ``ROWS_OF_A_PART`` at once.
@@ -160,7 +160,7 @@ def predict_parts(
     """
     model = load(run)
     stage, chosen = task_of(model.resolved, task)
-    if labels:
+    if labels is not None:
         chosen = asking(chosen, labels)
     examples = examples_of(of_any_number(chosen), DataPart(file, labelled=False))
     vocabulary = vocabulary_of(run, stage.encoder.vocab_size)
@@ -236,10 +236,11 @@ def asking(task: AnyTask, labels: str) -> AnyTask:
     if not isinstance(task, Spans):
         message = f"--labels are names of spans, and {task.title} is a task of {task.answer.kind}"
         raise UsageError(message, help="leave it out: its answers are those that it learned")
-    names = [*dict.fromkeys(filter(None, map(str.strip, labels.split(","))))]
-    if not names:
-        raise UsageError("--labels names no spans", help='write --labels "person, drug"')
-    return task.model_copy(update={"labels": tuple(names)})
+    names = tuple(dict.fromkeys(map(str.strip, labels.split(","))))
+    if "" in names:
+        message = f'--labels "{labels}" has an empty name'
+        raise UsageError(message, help='names with commas between: --labels "person, drug"')
+    return task.model_copy(update={"labels": names})
 
 
 def of_any_number(task: AnyTask, examples: example.Examples = ()) -> AnyTask:

@@ -163,8 +163,6 @@ def test_check_goes_on_after_a_spec_whose_files_are_wrong(call: Call, here: Path
     assert code == 1
     assert out.count("error[E309]") == 3
     assert "no test file bad/nope.tsv" in out
-    _, columns, _ = call("check", "task=tag('a.tsv')")
-    assert "the task takes words=COLUMN" in columns
     assert "error[E101]" in out
     assert not err
     search = "embed('w.tsv', corpus='x.jsonl', queries='y.jsonl', relevant='z.tsv')"

@@ -17,7 +17,7 @@ from torch import nn
 
 import bertc
 from bertc import lab_api
-from bertc.base.diagnostics import DataError, SpecError, UsageError
+from bertc.base.diagnostics import DataError, MissingInputError, SpecError, UsageError
 from bertc.ir.learning.pooling import TokenVectors
 from bertc.ir.learning.vector_task import Embed, InColumn, Rerank
 from bertc.learn.objectives.softmax.similarities import related_losses, search as similarities
@@ -482,3 +482,5 @@ def test_a_table_of_tokens_is_that_of_model2vec_and_is_scored_on_dev(tmp_path):
     first, other = (table.encode([row[n] for row in rows]) for n in (0, 1))
     asked = spearmanr((first * other).sum(1), [row[2] for row in rows]).statistic
     assert f"embed dev: spearman {asked:.4f}, of the network " in written.summary()
+    refused = pytest.raises(MissingInputError, bertc.load, tmp_path / "static").value
+    assert "SentenceTransformer(FOLDER).encode(TEXTS)" in refused.help

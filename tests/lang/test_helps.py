@@ -226,6 +226,7 @@ def test_passes_over_a_task_that_cannot_be_read_are_no_mistake(task):
     ("layers=2 lr=1e-3 hidden=64", "", ["optimizer=adamw(..., lr=1e-3)"]),
     ("lr=1e-3 optimizer=lamb", "", ["optimizer=lamb(..., lr=1e-3)"]),
     (f"task=classify('a.tsv', name={'a' * 41})", "E110", ["at most 40 characters"]),
+    ("positions=rotary(scaled=llama3(8, 4, 1, 99))", "E110", ["fast=16"]),
     ("task=embed('a.tsv', widths=[64, 64])", "E110", ["that is 64"]),
     ("task=embed('a.tsv', positive=b, negatives=mined('r', margin=2))", "E109", [""]),
     ("task=embed('a.tsv')+embed('b.tsv')", "E207", ["name=embed2"]),

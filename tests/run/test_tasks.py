@@ -26,6 +26,7 @@ from bertc.tasks.layouts.parts import examples_of, read_examples
 from bertc.tasks.layouts.table import DataPart
 from bertc.tasks.metrics.metrics import judge
 from bertc.use.card import export_with_card
+from bertc.use.embed import export_static
 from bertc.use.predict import predict_parts, write_answers
 from bertc.use.preview import preview
 from tests import predicted
@@ -430,11 +431,13 @@ def test_names_that_were_never_learned_are_asked_for(go, farm, tmp_path):
     answered = predict(tmp_path / "run", file, labels="gate, hens , gate", precision="bf16")
     assert answered.task.labels == ("gate", "hens")
     assert {name for spans in answered.answers.named for name, *_ in spans} <= {"gate", "hens"}
+    for labels in ("", "gate,, hens"):
+        pytest.raises(UsageError, predict, tmp_path / "run", file, labels=labels).match("empty")
+    table = export_static(tmp_path / "run", tmp_path / "table")
+    assert "without the answers of spans" in table.summary()
     go(f"{farm['text']}task={farm['tag']} steps=1", "tagged")
     with pytest.raises(UsageError, match="--labels are names of spans, and tag is a task of tags"):
         predict(tmp_path / "tagged", file, labels="gate")
-    with pytest.raises(UsageError, match="--labels names no spans"):
-        predict(tmp_path / "run", file, labels=" , ")
     listed = [[0, 0, "the"], [1, 2, "red hens"]], [], [[0, 1, "a"], [1, 2, "b"]]
     rows = [{"words": ["the", "red", "hens"], "tags": marks} for marks in listed]
     (theirs := tmp_path / "theirs.jsonl").write_text("\n".join(map(json.dumps, rows)))

@@ -12,14 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertc.base.cores import available_cores
-from bertc.base.diagnostics import (
-    DataError,
-    Diagnostic,
-    Diagnostics,
-    MissingColumnError,
-    MissingInputError,
-    Span,
-)
+from bertc.base.diagnostics import DataError, Diagnostic, Diagnostics, MissingInputError, Span
+from bertc.base.diagnostics.errors import MissingColumnError
 from bertc.base.storage.files import is_address
 from bertc.base.storage.paths import is_file
 from bertc.base.storage.place import FolderAt
@@ -30,7 +24,7 @@ from bertc.ir.data import Corpus, Docstrings, Fasta, Hf, Prepared, file_names
 from bertc.ir.learning import Many, Term
 from bertc.ir.learning.answer import BalancedLoss, label_names
 from bertc.ir.learning.task import UNKNOWN, OwnTask, Task
-from bertc.ir.program import Complete, Given, Origin, Resolved, Stage, TaskStage
+from bertc.ir.program import Complete, Given, Resolved, Stage, TaskStage
 from bertc.ir.vocabulary import TokenizerFile, Vocabulary
 
 PREPARED_BYTES = 2.5e6
@@ -93,8 +87,11 @@ def remark_on(text: Sequence[DataError], span: Span | None, diagnostics: Diagnos
 
 def add_texts(estimates: list[Estimate], programs: Sequence[Resolved]) -> list[Estimate]:
     """Add the sizes of texts to the estimates of programs."""
-    look, pairs = cache(_look_at_one), zip(estimates, programs, strict=True)
-    return [_with_texts(one, [_weigh_texts(s, p, look) for s in p.stages]) for one, p in pairs]
+    look = cache(_look_at_one)
+    return [
+        _with_texts(estimate, [_weigh_texts(stage, program, look) for stage in program.stages])
+        for estimate, program in zip(estimates, programs, strict=True)
+    ]
 
 
 def _with_texts(estimate: Estimate, texts: list[Sequence[WeightedText] | None]) -> Estimate:
@@ -231,7 +228,7 @@ def read_files(objectives: Iterable[Given], diagnostics: Diagnostics) -> None:
         for index, term in enumerate(given.value):
             if not isinstance(term.objective, Task):
                 continue
-            reported = partial(_report, diagnostics, given.origin, index, term.objective)
+            reported = partial(_report, diagnostics, given, index)
             parts: DataParts = {}
             with reported("train"):
                 term = count_examples(term)
@@ -251,17 +248,18 @@ def read_files(objectives: Iterable[Given], diagnostics: Diagnostics) -> None:
 
 
 @contextmanager
-def _report(into: Diagnostics, origin: Origin, index: int, task: Any, at: str) -> Iterator[None]:
+def _report(diagnostics: Diagnostics, terms: Given, index: int, within: str) -> Iterator[None]:
     """Report an error of the block at the argument of a task, else at all of the task."""
     try:
         yield
     except (MissingInputError, DataError) as error:
-        places = ((index, "objective", name) for name in (at, "data"))
-        spans = [origin.parts[place] for place in places if place in origin.parts]
-        help = error.help
         if isinstance(error, MissingColumnError):
-            help += f"; the task takes {', '.join(f'{name}=COLUMN' for name in task.reads)}"
-        into.error("E309", error.message, (*spans, origin.span)[0], help=help)
+            settings = dict(terms.value[index].objective).items()
+            names = [f"{name}=COLUMN" for name, value in settings if repr(value) in error.message]
+            error.help += f"; by {', '.join(names)} of the task" * bool(names)
+        places = ((index, "objective", name) for name in (within, "data"))
+        spans = [terms.origin.parts[at] for at in places if at in terms.origin.parts]
+        diagnostics.error("E309", error.message, (*spans, terms.origin.span)[0], help=error.help)
 
 
 def row_lengths(programs: Sequence[Resolved]) -> list[tuple[int, ...]]:
@@ -279,8 +277,10 @@ def row_lengths(programs: Sequence[Resolved]) -> list[tuple[int, ...]]:
 
 def full_rows(program: Resolved, lengths: Sequence[int]) -> bool:
     """True if rows of a task count as full, as ``row_lengths`` has them if it knows no better."""
-    stages = zip(program.stages, lengths, strict=True)
-    return any(isinstance(stage, TaskStage) and length == stage.seq for stage, length in stages)
+    return any(
+        isinstance(stage, TaskStage) and length == stage.seq
+        for stage, length in zip(program.stages, lengths, strict=True)
+    )
 
 
 def _row_length(

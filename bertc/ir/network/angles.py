@@ -35,8 +35,7 @@ class SlowerTurns(Node):
     @model_validator(mode="after")
     def _bounds_differ(self) -> Self:
         if self.fast <= self.slow:
-            usual = 4 if self.kind == "llama3" else 32
-            remedy = "slow=1" if self.fast > 1 else f"slow=1 fast={usual}"
+            remedy = f"fast={self.slow * (4 if self.kind == 'llama3' else 32):g}"
             raise ValueError(f"fast = {self.fast:g} is not above slow = {self.slow:g}", remedy)
         return self
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from torch import Tensor
 from bertc.base.storage import durable
 from bertc.base.storage.paths import StrPath, is_file
 from bertc.base.storage.plain_file import read_json
-from bertc.ir.learning import AnyTask, label_names
+from bertc.hub.keys import part_of
+from bertc.ir.learning import AnyTask, Spans, label_names
 from bertc.ir.program import Resolved
 from bertc.model import Model
 from bertc.tasks.metrics.calibration import NO_FIT, HeadFit
@@ -38,14 +39,17 @@ def divide_by_temperatures(
     """Tensors with temperatures in the heads' last layers, and notes on these and on thresholds."""
     ready, notes, known = dict(tensors), list[str](), _read(Path(run))
     for title, task in {task.title: task for task in resolved.stages[-1].tasks}.items():
-        layer = [f"heads.{title}.{name}" for name in ("weight", "bias")]
-        if not {*layer} <= tensors.keys():
-            continue
-        fit = _fit(known.get(title), (tensors[name] for name in layer))
+        start = f"heads.{title}."
+        head = {n.removeprefix(start): t for n, t in tensors.items() if part_of(n) == title}
+        fit = _fit(known.get(title), head)
         if fit.temperature != 1:
-            ready |= {name: tensors[name] / fit.temperature for name in layer}
+            last = head.keys() & {"weight", "bias"}
+            ready |= {start + name: head[name] / fit.temperature for name in last}
             notes.append(f"{title}: its head has the temperature {fit.temperature:.4g} of dev")
-        if fit.thresholds:
+        if isinstance(task, Spans) and fit.thresholds:
+            call = f"predict_entities(text, labels, threshold={fit.thresholds[0]:.4g})"
+            notes.append(f"{title}: spans are those of {call}; gliner takes 0.5 unless it is given")
+        elif fit.thresholds:
             notes.append(
                 f"{title}: labels are those of a probability above {thresholds(task, fit)}; "
                 "pipelines of transformers take 0.5"
@@ -64,18 +68,19 @@ def _read(run: Path) -> dict[str, Any]:
     return read_json(path, LARGEST_CALIBRATION_BYTES) if is_file(path) else {}
 
 
-def _weights(model: Model, title: str) -> Iterable[Tensor]:
+def _weights(model: Model, title: str) -> Mapping[str, Tensor]:
     heads = dict(model.heads.named_children())  # vectors may have none
-    return heads[title].state_dict().values() if title in heads else ()
+    return heads[title].state_dict() if title in heads else {}
 
 
-def _fit(known: Any, head: Iterable[Tensor]) -> HeadFit:
+def _fit(known: Any, head: Mapping[str, Tensor]) -> HeadFit:
     """A fit that was read, if it is of these weights."""
     if not isinstance(known, dict) or known.get("head") != _digest(head):
         return NO_FIT
     return HeadFit(float(known["temperature"]), tuple(map(float, known["thresholds"])))
 
 
-def _digest(head: Iterable[Tensor]) -> str:
-    weights = (tensor.detach().float().cpu().numpy().tobytes() for tensor in head)
+def _digest(head: Mapping[str, Tensor]) -> str:
+    ordered = (head[name] for name in sorted(head, reverse=True))
+    weights = (tensor.detach().float().cpu().numpy().tobytes() for tensor in ordered)
     return hashlib.sha256(b"".join(weights)).hexdigest()

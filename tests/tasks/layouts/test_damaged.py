@@ -348,4 +348,5 @@ def test_mistakes_in_files_of_tasks_come_at_once_at_their_arguments(tmp_path, mo
         for found, (message, place) in zip(error.value.diagnostics, mistakes, strict=True):
             assert found.code == "E309"
             assert message in found.message
+            assert ("; by text=COLUMN, label=COLUMN of" in found.help) == ("no column" in message)
             assert found.span.text == f'"{place}"'
