@@ -123,22 +123,17 @@ def test_a_run_that_has_nothing_yet_or_parts_of_others_or_is_broken_says_so(run)
     pytest.raises(DataError, load, run).match(r"resolved\.json is not a resolved program")
 
 
-def test_a_run_that_no_layout_can_say_is_refused(tmp_path):
-    resolved = program(share=ShareAttention())
-    (tmp_path / "run").mkdir()
-    make_run(tmp_path / "run", resolved, {1: tensors(resolved)})
-    with pytest.raises(DataError, match="share=attention stands in the way"):
-        export_run(tmp_path / "run", tmp_path / "hf")
-    assert not (tmp_path / "hf").exists()
-
-
-def test_a_network_without_a_table_says_rows_as_long_as_those_it_learned_with(tmp_path):
+def test_what_no_layout_can_say_is_refused_and_rows_without_a_table_are_those_learned(tmp_path):
     modern = "norm=pre(embeddings=true, first=false) positions=rotary activation=geglu"
     resolved = resolve(f"layers=1 hidden=16 vocab=97 seq=24 segments=0 dropout=0 {modern}")
-    (tmp_path / "run").mkdir()
-    make_run(tmp_path / "run", resolved, {1: tensors(resolved)})
-    assert export_run(tmp_path / "run", tmp_path / "hf").layout == "modernbert"
+    for name, network in (("modern", resolved), ("shared", program(share=ShareAttention()))):
+        (tmp_path / name).mkdir()
+        make_run(tmp_path / name, network, {1: tensors(network)})
+    assert export_run(tmp_path / "modern", tmp_path / "hf").layout == "modernbert"
     assert config_of(tmp_path / "hf")["max_position_embeddings"] == 24
+    with pytest.raises(DataError, match="share=attention stands in the way"):
+        export_run(tmp_path / "shared", tmp_path / "other")
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize("cls", ["BertForPreTraining", "RobertaForMaskedLM", "AlbertForMaskedLM"])

@@ -422,9 +422,7 @@ def test_folders_with_other_ways_and_without_marks_are_refused_by_name(tmp_path)
 
 
 def test_a_run_is_searched_as_the_library_does_and_mined(library_of, tmp_path):
-    from sentence_transformers.multi_vector_encoder.evaluation import (
-        MultiVectorInformationRetrievalEvaluator,
-    )
+    from sentence_transformers.multi_vector_encoder import evaluation
 
     came = late_folder(tmp_path / "came", LATE_FOLDERS["attended"])
     (tmp_path / "a.tsv").write_text("a\tb\n" + "a b\tb c\nd\tc\nh\tg ! h\n" * 2)
@@ -439,7 +437,7 @@ def test_a_run_is_searched_as_the_library_does_and_mined(library_of, tmp_path):
     assert (task_learned.pooling.width, task_learned.temperature) == (8, 1.0)
     left = library_of(export_run(run, tmp_path / "left").folder)
     compare(bertc.load(run), left)
-    expected = MultiVectorInformationRetrievalEvaluator(
+    expected = evaluation.MultiVectorInformationRetrievalEvaluator(
         {"q0": "a b", "q1": "c"}, {"d0": "h a", "d1": "b", "d2": "c", "d3": "d"},
         {"q0": {"d0", "d3"}, "q1": {"d2"}}, map_at_k=[2], precision_recall_at_k=[100],
     )(left)  # fmt: skip

@@ -16,15 +16,8 @@ from bertc.cost import estimate
 from bertc.ir.learning.objective import Clm, Mlm, Mntp, Plm, Sbo
 from bertc.ir.network.table import share_by_zipf
 from bertc.ir.program.reading import split_rows
+from bertc.learn.objectives import targets
 from bertc.learn.objectives.softmax import cross_entropy
-from bertc.learn.objectives.targets import (
-    Boundaries,
-    MicroBatch,
-    NextTokenTargets,
-    PairTargets,
-    Predictions,
-    ReplacedTokens,
-)
 from bertc.learn.objectives.terms import with_output_positions
 from bertc.learn.step.objective import make_objective
 from bertc.model import EncoderInputs, Memory, PermutationMask, build
@@ -39,13 +32,13 @@ def micro_batch(stage, count=BATCH):
     asked = torch.zeros(count, stage.predictions(), dtype=torch.long)
     weights = asked.float()
     starts = torch.zeros(count, stage.texts, dtype=torch.long)
-    pairs = PairTargets(starts, starts, starts.float())
-    predicted = Predictions(asked, asked, weights)
-    targets = {
+    pairs = targets.PairTargets(starts, starts, starts.float())
+    predicted = targets.Predictions(asked, asked, weights)
+    by_name = {
         "mlm": predicted, "mntp": predicted, "tlm": predicted._replace(translated=weights[:, 0]),
-        "clm": NextTokenTargets(rows, rows.float()), "plm": predicted,
-        "sbo": Boundaries(asked, asked, asked, asked, weights), "nsp": pairs, "sop": pairs,
-        "rtd": ReplacedTokens(asked, weights, weights.double(), rows.float()),
+        "clm": targets.NextTokenTargets(rows, rows.float()), "plm": predicted,
+        "sbo": targets.Boundaries(asked, asked, asked, asked, weights), "nsp": pairs, "sop": pairs,
+        "rtd": targets.ReplacedTokens(asked, weights, weights.double(), rows.float()),
     }  # fmt: skip
     scored = [one.title for network in stage.networks() for one in network.scored]
     reading = EncoderInputs(
@@ -55,9 +48,9 @@ def micro_batch(stage, count=BATCH):
         permutation=PermutationMask(rows, rows, asked) if stage.row.queries else None,
         causal=stage.encoder.causal or None,
     )  # fmt: skip
-    terms = {name: targets[name] for name in {*scored, *(t.name for t in stage.objective)}}
+    terms = {name: by_name[name] for name in {*scored, *(t.name for t in stage.objective)}}
     masked = reading if stage.generator else None
-    return with_output_positions(stage, MicroBatch(reading, rows, terms, masked=masked))
+    return with_output_positions(stage, targets.MicroBatch(reading, rows, terms, masked=masked))
 
 
 def remembered(stage, count):

@@ -8,17 +8,8 @@ import numpy as np
 import pytest
 
 from bertc.tasks.layouts.example import TaggedExample
+from bertc.tasks.metrics import spans
 from bertc.tasks.metrics.calibration import NO_FIT
-from bertc.tasks.metrics.spans import (
-    NOWHERE,
-    Decoded,
-    Window,
-    decode_conditioned,
-    decode_plain,
-    named_tags,
-    named_threshold,
-    spans_apart,
-)
 
 Scored = dict[str, float]
 PASSAGE = "the cat sat on the mat and the dog sat on the log with a cat"
@@ -40,7 +31,7 @@ def windows_of(words, size, stride, before):
     for number, first in enumerate(range(0, len(words), stride)):
         part = words[first : first + size]
         ends = [(-1, -1)] * (1 + number % 3)
-        rows.append(Window(first, np.array([(-1, -1)] * before + part + ends)))
+        rows.append(spans.Window(first, np.array([(-1, -1)] * before + part + ends)))
         if first + size >= len(words):
             break
     return rows
@@ -113,7 +104,7 @@ def test_plain_is_the_best_of_all_pairs(seed):
     null = min(float(start[0]) + float(end[0]) for start, end in zip(starts, ends, strict=True))
 
     def decoded(unanswerable, threshold):
-        return decode_plain(
+        return spans.decode_plain(
             PASSAGE, windows, starts, ends,
             best=best, longest=longest, unanswerable=unanswerable, threshold=threshold,
         )  # fmt: skip
@@ -152,7 +143,7 @@ def test_conditioned_is_the_best_of_all_in_the_beam(seed):
     likeliest = next(iter(expected), "")
 
     def decoded(none_w, threshold):
-        return decode_conditioned(
+        return spans.decode_conditioned(
             PASSAGE, windows, start, start_at, end, end_at, none_w,
             best=best, longest=longest, threshold=threshold,
         )  # fmt: skip
@@ -166,8 +157,8 @@ def test_conditioned_is_the_best_of_all_in_the_beam(seed):
 
 def plain(passage, offsets, scores, none=False):
     starts, ends = ([np.array(side)] for side in scores)
-    return decode_plain(
-        passage, [Window(0, np.array(offsets))], starts, ends,
+    return spans.decode_plain(
+        passage, [spans.Window(0, np.array(offsets))], starts, ends,
         best=3, longest=30, unanswerable=none, threshold=0.0,
     )  # fmt: skip
 
@@ -179,9 +170,9 @@ def test_the_text_is_the_passages_own_and_a_window_without_text_has_no_answer():
     # Some tokenisers count the space before a word in.
     assert plain(passage, [(-1, -1), (2, 7)], [[0, 1], [0, 1]]).text == "1999"
     nothing = [(-1, -1), (3, 3)]
-    assert plain("abc def", nothing, [[1, 2], [1, 2]]) == Decoded("", "", None, ())
+    assert plain("abc def", nothing, [[1, 2], [1, 2]]) == spans.Decoded("", "", None, ())
     perhaps = plain("abc def", nothing, [[1, 2], [1, 2]], none=True)
-    assert (perhaps.text, perhaps.odds) == ("", NOWHERE)
+    assert (perhaps.text, perhaps.odds) == ("", spans.NOWHERE)
     assert [(one.text, one.probability) for one in perhaps.best] == [("", 1.0)]
     assert json.dumps(perhaps.odds)
     # Equal scores go to the first.
@@ -193,10 +184,10 @@ def test_the_text_is_the_passages_own_and_a_window_without_text_has_no_answer():
 def test_spans_with_names_do_not_overlap_and_their_threshold_counts_missing_ones():
     likely_wnl = np.zeros((3, 2, 2))
     likely_wnl[0, 1, 1], likely_wnl[1, 0, 0], likely_wnl[2, 0, 0] = 0.6, 0.5, 0.3
-    apart = spans_apart(likely_wnl, ("x", "y"))
+    apart = spans.spans_apart(likely_wnl, ("x", "y"))
     assert apart == [("y", 0, 1, 0.6), ("x", 2, 2, 0.3)]
     words = ("a", "b", "c")
     examples = [TaggedExample("0", words, t) for t in (("B-y", "I-y", "B-x"), ("O", "B-x", "O"))]
-    assert named_threshold(examples, [apart, []]) == pytest.approx(0.15)
-    assert named_threshold(examples[1:], [apart]) == 0.5
-    assert [*named_tags(examples[:1], [apart], NO_FIT)] == [("B-y", "I-y", "O")]
+    assert spans.named_threshold(examples, [apart, []]) == pytest.approx(0.15)
+    assert spans.named_threshold(examples[1:], [apart]) == 0.5
+    assert [*spans.named_tags(examples[:1], [apart], NO_FIT)] == [("B-y", "I-y", "O")]
