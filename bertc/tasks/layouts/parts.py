@@ -230,7 +230,12 @@ def scored_parts(task: AnyTask, part: str = "", any_file: bool = False) -> DataP
 def part_examples(task: AnyTask, part: str = "train") -> list[example.Example]:
     """The examples of a part by name; those of test parts may have no answers."""
     named = part_named(task, part)._replace(labelled=not part.startswith("test"))
-    return read_examples(task, named)
+    first, *_ = examples = read_examples(task, named)
+    single = isinstance(first, example.TextExample) and len(first.texts) == 1
+    if isinstance(task, Embed) and part == "dev" and single:
+        message = f"{task.dev} has single texts, and a score compares at least two"
+        raise DataError(message, "positive=COLUMN of a table, or sts=FILE instead of dev")
+    return examples
 
 
 def read_examples(task: AnyTask, part: DataPart) -> list[example.Example]:

@@ -340,6 +340,7 @@ def test_mistakes_in_files_of_tasks_come_at_once_at_their_arguments(tmp_path, mo
             [maybe, ("no column 'said', 'mark'", "a.tsv"), gone],
         f'glue(rte, "x") + {good}': [("no folder x", "x"), maybe],
         'classify("a.tsv", "gone.tsv", "lost.tsv")': [gone, ("no test file lost.tsv", "lost.tsv")],
+        'embed("b.tsv", "b.tsv")': [("b.tsv has single texts", "b.tsv")],
         'classify("swapped.tsv", "a.tsv")': [("unknown label 'yes'", "a.tsv")],
     }  # fmt: skip
     for task, mistakes in cases.items():
