@@ -5,7 +5,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from bertc.base.diagnostics import InNotebooks, Table, several
 from bertc.ir.learning.objective import MASKED_LM, PRETRAINING, loss_title
@@ -17,10 +16,7 @@ from bertc.tasks.metrics.metrics import f1_interval
 
 PLATEAU = 0.2
 """Nats below guessing by token frequency down to which a model knows little else."""
-SOONER = {
-    "positions": ("rotary", "rotary positions"), "norm": ("pre", "norm=pre"),
-    "optimizer": ("muon", "muon"),
-}  # fmt: skip
+SOONER = {"positions": ("rotary", "rotary positions"), "norm": ("pre", "norm=pre")}
 """Kinds of settings that leave a plateau sooner, and how they are said."""
 COLLAPSED = "sparse vectors collapse to zero: raise warmup=, lower the factors or the learning rate"
 LARGEST_SHOWN, LARGEST_KNOWN = 50.0, 700.0
@@ -73,13 +69,10 @@ def plateau_lines(evaluation: Evaluation, stage: Stage) -> list[str]:
     least = round(max(below), 2)
     than = f"only {least:.2f} nat below" if least > 0 else "no better than"
     line = f"masked positions are {than} guessing by token frequency: little else is learned yet"
-    has: dict[str, Any] = {**stage.encoder.settings(), "optimizer": stage.optimizer}
-    further = [
-        said for setting, (kind, said) in SOONER.items()
-        if setting in has and has[setting].kind != kind
-    ]  # fmt: skip
-    sooner = f"{', '.join(['more steps', *further])} and more masks leave this (docs/measured.md)"
-    return [f"{line}; {sooner}"] * (max(below) < PLATEAU)
+    has = stage.encoder.settings()
+    lacked = (n for n, (kind, _) in SOONER.items() if n in has and has[n].kind != kind)
+    ways = ", ".join(["more steps", *(SOONER[name][1] for name in lacked), "more masks and muon"])
+    return [f"{line}; {ways} leave this (docs/measured.md)"] * (max(below) < PLATEAU)
 
 
 @dataclass(frozen=True)
