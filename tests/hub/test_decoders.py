@@ -206,16 +206,9 @@ def test_a_decoder_is_read_as_it_was_trained_unless_causal_is_false(tmp_path):
         import_run(tmp_path / "qwen", tmp_path / "run")
 
 
-@pytest.mark.parametrize(("cls", "window", "said"), [
-    ("Qwen3ForCausalLM", None, ("Qwen3ForCausalLM", False, 32_768)),
-    ("MistralForCausalLM", 8, ("UltrabertModel", None, 131_072)),  # which has no such head
-])  # fmt: skip
-def test_an_encoder_is_made_of_a_decoder_in_two_stages_and_leaves_with_its_maps(
-    cls, window, said, tmp_path
-):
+def test_an_encoder_is_made_of_a_decoder_in_two_stages_and_leaves_with_its_maps(tmp_path):
     """As LLM2Vec: masked tokens by the state before them, then vectors, by pairs of maps."""
-    sizes = {"vocab_size": 400, "num_hidden_layers": 2, "sliding_window": window}
-    case(cls, DECODER, **sizes).save(tmp_path / "qwen")
+    case("Qwen3ForCausalLM", DECODER, vocab_size=400, num_hidden_layers=2).save(tmp_path / "qwen")
     write_tokenizer(tmp_path / "qwen", "Qwen3-Embedding")
     (tmp_path / "text.txt").write_text("a hen's café, 12,000 hens\n\n" * 60)
     pairs = ({"text": f"hens {n}", "to": f"a pond {n}"} for n in range(16))
@@ -236,8 +229,7 @@ def test_an_encoder_is_made_of_a_decoder_in_two_stages_and_leaves_with_its_maps(
     assert "mlm head" not in lines, "it goes on as that of the decoder"
     left = export_run(tmp_path / "run", tmp_path / "left").folder
     config = json.loads((left / "config.json").read_text())
-    names = ("is_causal", "max_position_embeddings")
-    assert (*config["architectures"], *map(config.get, names)) == said
+    assert (config["is_causal"], config["max_position_embeddings"]) == (False, 32_768)
     again = SentenceTransformer(str(left), device="cpu")
     assert again.max_seq_length == 16
     assert again.encode("a").shape == (12,)

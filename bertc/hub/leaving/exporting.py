@@ -24,7 +24,7 @@ from bertc.hub.tensors import write_tensors
 from bertc.hub.token_vectors import MAP_THERE, map_files
 from bertc.ir.learning import Rerank, Spans
 from bertc.ir.program import MAIN, Resolved
-from bertc.ir.terms.node import LanguageModel, is_answerable
+from bertc.ir.terms.node import is_answerable
 from bertc.ir.vocabulary import ByteBpe, Extended, TokenizerFile, Trimmed
 
 CODE = "code"
@@ -192,23 +192,13 @@ def _write_own(model: _Model, fresh: Path, obstacle: Obstacle) -> Exported:
     return Exported(fresh, "bertc", "", (note,))
 
 
-def _unlike(model: _Model, family: Family) -> set[str]:
-    """Weights of a head over the vocabulary, if the layout's is another, by which it is read."""
-    resolved, tensors, vocabulary = model
-    encoder = transformer(resolved)
-    if family.config.again(encoder, vocabulary).settings()["head"] == encoder.head:
-        return set()
-    heads = [t.objective for t in resolved.terms() if isinstance(t.objective, LanguageModel)]
-    return {n for n in tensors if part_of(n) in {head.head_name for head in heads}}
-
-
 def _write_hf(
     model: _Model, fresh: Path, target: tuple[Family, HfClass], copied: Mapping[str, Any]
 ) -> Exported:
     (resolved, tensors, vocabulary), (family, chosen) = model, target
     encoder = transformer(resolved)
     fits = [n for n in tensors if part_of(n) in chosen.parts | {"body"}]
-    left = {n: t for n, t in tensors.items() if n not in {*fits, *_unlike(model, family)}}
+    left = {n: tensor for n, tensor in tensors.items() if n not in set(fits)}
     placed = keys(family, encoder, fits, chosen.named)
     assert len(placed) == len(fits), f"{family.title} has no place for {set(fits) - set(placed)}"
     ready = {}

@@ -11,7 +11,6 @@ from bertc.hub.families.family import Family, HfClass, Obstacle, transformer
 from bertc.hub.gliner import class_of
 from bertc.hub.keys import keys, part_of, parts_of
 from bertc.hub.networks import alone
-from bertc.hub.sentences import MODES
 from bertc.ir import vocabulary
 from bertc.ir.learning import AnyTask, Labels, NamedSpans, Score, Several, Span, Spans, Tags, Vector
 from bertc.ir.learning.vector_task import Rerank, ScoreActivation
@@ -42,15 +41,15 @@ def target_of(
     if program.encoder.head.decoder:  # which no class of transformers has
         terms = (term.objective for term in program.terms())
         learned -= {term.head_name for term in terms if term.states.decoded}
-    text = [t.objective for t in program.terms() if isinstance(t.objective, LanguageModel)]
     # A tied head without a bias has no weights.
-    bare = {term.head_name for term in text if not weights_of_head(term, program.encoder)}
+    tied = (t.objective for t in program.terms() if isinstance(t.objective, LanguageModel))
+    bare = {term.head_name for term in tied if not weights_of_head(term, program.encoder)}
     parts = (parts_of(names) | bare) & learned
-    family = _family(program, parts, pad, prefer)
-    ways = [getattr(task.answer, "pooling", "") for task in program.stages[-1].tasks]
-    if isinstance(family, Obstacle) and ways and {*ways} <= {*MODES}:
-        parts -= {term.head_name for term in text}  # which vectors do not need
-        family = _family(program, parts, pad, prefer)
+    stages = list[AnyStage]()
+    for stage in program.stages:  # without terms whose heads are absent
+        learned_terms = tuple(t for t in stage.objective if t.objective.head_name in parts)
+        stages.append(stage.model_copy(update={"objective": learned_terms}))
+    family = family_for(program.model_copy(update={"stages": tuple(stages)}), pad, prefer)
     if isinstance(family, Obstacle):
         return family
     task = exported_task(program, parts)
@@ -60,17 +59,6 @@ def target_of(
     # A head that the layout has in part only is none of its own.
     without = {part_of(n) for n in set(names) - set(keys(family, transformer(program), names, {}))}
     return family, family.class_for(parts - without) or family.classes[-1]
-
-
-def _family(
-    program: Resolved, parts: frozenset[str], pad: int, prefer: str | None
-) -> Family | Obstacle:
-    """The family for a program without terms whose heads are absent, or the obstacle."""
-    stages = list[AnyStage]()
-    for stage in program.stages:
-        learned_terms = tuple(t for t in stage.objective if t.objective.head_name in parts)
-        stages.append(stage.model_copy(update={"objective": learned_terms}))
-    return family_for(program.model_copy(update={"stages": tuple(stages)}), pad, prefer)
 
 
 def exported_task(program: Resolved, parts: frozenset[str]) -> AnyTask | None:

@@ -92,12 +92,13 @@ def evaluate_run(
         else:
             with open_run(folder, resolved, done.step, manner, cache, display) as opened:
                 evaluation, notes, reading = _as_in_training(opened, manner, display, details)
-    notes = (*plateau_lines(evaluation, trained), *notes)
+    stands_in = stand_in(trained, done.step)
+    plateau = plateau_lines(evaluation, trained)
+    notes = (*plateau, *notes, *([stands_in.evaluated] if stands_in else []))
     left_out, ends = ends_until(done.step, folder.follow())
     taken, planned = done.step - left_out, resolved.steps_by(done.step, done.seconds)
     way = run, taken, planned, done.tokens, done.seconds, evaluation
-    notes = (*notes, *([s.evaluated] if (s := stand_in(trained, done.step)) else []), *ends)
-    return Report(*way, notes, reading, tuple(details.notes))
+    return Report(*way, (*notes, *ends), reading, tuple(details.notes))
 
 
 def _program_of(folder: RunFolder) -> tuple[Resolved, Progress]:
