@@ -302,8 +302,7 @@ def test_the_commands_of_the_page_on_labels_run(run):
     assert "the thresholds farm" in said
     assert "with the threshold" in said
     assert json.loads(Path("gliner/gliner_config.json").read_text())["labels"] == ["man", "river"]
-    card = Path("gliner/README.md").read_text()
-    assert re.search(r"from gliner import GLiNER[^$]*\(text, labels, threshold=0\.", card)
+    assert re.search(r"import GLiNER[^$]* threshold=0\.", Path("gliner/README.md").read_text())
     columns = Path("answers.csv").read_text().split("\n")[0]
     assert columns.startswith("doc.body,key,id,labels,probabilities.farm")
 

@@ -11,11 +11,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from bertc.base.diagnostics import DataError
-from bertc.base.storage.paths import is_file
+from bertc.base.storage.paths import is_file, is_taken
 from bertc.base.storage.plain_file import read_json, shown
 from bertc.hub.families.family import HfClass
+from bertc.hub.folders import RESOLVED, read_network
 from bertc.hub.token_vectors import refusal
-from bertc.ir.learning import Spans
+from bertc.ir.learning import Spans, Term
 from bertc.ir.learning.task import NAME_PATTERN
 from bertc.ir.terms.task_head import MOST_NAMES
 from bertc.text.vocab.vocabulary import Vocabulary
@@ -74,6 +75,20 @@ def spans_in(file: Path) -> Spans:
     except ValidationError as error:
         name = _FIELDS[str(error.errors()[0]["loc"][0])]
         raise DataError(f"{file}: {name} = {shown(raw[name])}", "as gliner writes it") from None
+
+
+def complete_spans(term: Term, folder: Path) -> Term:
+    """A term that finds spans, with unwritten sizes and tokens of a run's or a folder's."""
+    task, known = term.objective, list[Any]()
+    if is_taken(folder / RESOLVED):
+        known += [t for t in read_network(folder).stages[-1].tasks if isinstance(t, Spans)]
+    elif is_file(folder / SPANS_FILE):
+        known.append(spans_in(folder / SPANS_FILE))
+    if not isinstance(task, Spans) or not known:
+        return term
+    names = {"widest", "units", "marker", "separator"} - task.model_fields_set
+    ready = task.model_copy(update={name: getattr(known[0], name) for name in sorted(names)})
+    return term.model_copy(update={"objective": ready})
 
 
 def write_spans(folder: Path, task: Spans, encoder: Mapping[str, Any], tokens: Vocabulary) -> None:

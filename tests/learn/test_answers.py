@@ -25,7 +25,7 @@ from bertc.ir.learning.answer import (
     WeightedLoss,
     answer_head,
 )
-from bertc.ir.learning.custom_task import Choose, Classify, Many, Read, Regress, Tag
+from bertc.ir.learning.custom_task import Choose, Classify, Many, Read, Regress, Spans, Tag
 from bertc.ir.program import model_weights
 from bertc.learn.objectives import TaskTargets
 from bertc.learn.objectives.answers import TaskTensors, answer_losses, answer_scores, span_scores
@@ -302,6 +302,9 @@ def test_scores_losses_and_answers_are_those_of_gliner_and_its_folder_comes_and_
     left = json.loads(Path("mine/model/gliner_config.json").read_text())
     assert {n for n, value in SETTINGS.items() if left[n] != value} == {"encoder_config", "name"}
     assert left["encoder_config"].items() >= SETTINGS["encoder_config"].items()
+    for init in ("mine", "mine/model"):
+        (again,) = bertc.resolve(f"init='{init}' steps=1 task=spans(widest=5)").stages[0].tasks
+        assert again == Spans(widest=5, units=6, marker="[MASK]", separator="[SEP]")
     before, after = (load_file(at / "model.safetensors") for at in (folder, Path("mine/model")))
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)

@@ -10,7 +10,7 @@ from bertc.base.diagnostics import DataError
 from bertc.base.storage.paths import is_folder, is_taken
 from bertc.hub.folders import RESOLVED, checkpoint_at, checkpoint_of, read_network, read_resolved
 from bertc.ir.changing.growth import TEACHER, FromLayers, FromOther, FromRun
-from bertc.ir.learning import Embed, Task
+from bertc.ir.learning import Embed, Spans, Task
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.positions import RotaryPositions
 from bertc.ir.network.sharing import ShareMap, ShareNone
@@ -177,11 +177,16 @@ def take_network(
 
 
 def copy_embedding(program: Program) -> Program:
-    """Fill in unwritten arguments of tasks that embed from how the network of ``init`` does."""
+    """Fill in unwritten arguments of tasks of vectors or spans from those of ``init``."""
     init: FromOther = program.settings["init"].value
     objectives = [block["objective"] for block in program.blocks if "objective" in block]
-    embeds = any(isinstance(term.objective, Embed) for g in objectives for term in g.value)
-    if not embeds:
+    kinds = {type(term.objective) for g in objectives for term in g.value}
+    if Spans in kinds and init.path != TEACHER:
+        from bertc.hub.gliner import complete_spans
+
+        fill = partial(complete_spans, folder=Path(init.path))
+        program = program.map_blocks(partial(map_terms, change=fill))
+    if Embed not in kinds:
         return program
     from bertc.hub.sentences import vectors_of_init
 
@@ -189,7 +194,7 @@ def copy_embedding(program: Program) -> Program:
         return program
 
     fill = partial(sentences.complete, folder=Path(init.path))
-    return program.map_blocks(lambda settings: map_terms(settings, fill))
+    return program.map_blocks(partial(map_terms, change=fill))
 
 
 def _going_on(init: FromRun) -> FromRun:

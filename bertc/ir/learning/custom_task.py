@@ -133,9 +133,9 @@ class Spans(tasks.OwnTask):
     """Spans of words by the names of what they are, also of names never seen (GLiNER).
 
     Words and tags are as in ``tag``, or tags are spans [first, last, name]. A row begins with
-    names, each after ``marker``, and a ``separator``, tokens that are by default those of masks and
-    of ends. In training these are the row's names among ``labels`` and up to ``negatives`` others,
-    drawn anew in each step; elsewhere all names of a file.
+    names, each after ``marker``, and a ``separator``, by default those of ``init``, else the tokens
+    of masks and of ends. In training these are the row's names among ``labels`` and up to
+    ``negatives`` others, drawn anew in each step; elsewhere all names of a file.
     """
 
     kind: Literal["spans"] = "spans"
