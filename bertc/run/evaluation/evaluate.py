@@ -78,7 +78,7 @@ def evaluate_run(
     resolved, done = _program_of(folder)
     trained = resolved.stage_after(done.step)
     files = bool(task or part or (manner.examples and trained.tasks))
-    files = files or any(map(is_imported, trained.tasks))
+    files |= any(map(is_imported, trained.tasks))
     devs = [getattr(t, "dev", "") or getattr(t, "data", "") for t in trained.tasks]
     named = names_files(task, ("dev",)) and not (part or manner.examples or any(devs))
     fits = (named or not files) and folder.holds_a_run
@@ -92,12 +92,11 @@ def evaluate_run(
         else:
             with open_run(folder, resolved, done.step, manner, cache, display) as opened:
                 evaluation, notes, reading = _as_in_training(opened, manner, display, details)
-    stands_in = stand_in(trained, done.step)
-    plateau = plateau_lines(evaluation, trained)
-    notes = (*plateau, *notes, *([stands_in.evaluated] if stands_in else []))
+    averaged = [s.evaluated] if (s := stand_in(trained, done.step)) else []
+    notes = (*plateau_lines(evaluation, trained), *notes, *averaged)
     left_out, ends = ends_until(done.step, folder.follow())
-    taken, planned = done.step - left_out, resolved.steps_by(done.step, done.seconds)
-    way = run, taken, planned, done.tokens, done.seconds, evaluation
+    steps = done.step - left_out, resolved.steps_by(done.step, done.seconds)
+    way = run, *steps, done.tokens, done.seconds, evaluation
     return Report(*way, (*notes, *ends), reading, tuple(details.notes))
 
 
