@@ -14,6 +14,8 @@ typedef struct {
     const char *name;
     const float *values;
     long rows, width;
+    const char *const *labels; /* of the numbers in a row; NULL if they have none */
+    int cut;                   /* 1 if the text had more tokens than are read */
 } bertc_answer;
 
 /* Map a weights file. 0, or an error. */
