@@ -340,7 +340,7 @@ static int begun(const char *text, size_t *bytes) {
 /* The likeliest tokens of every mask, of a decoder those after the text. A row has as much of the
  * text before a mask as behind it, or more where the text begins or ends. */
 static int answer_fill(bertc *model, line *read) {
-    long before, specials, ran = -1;
+    long before = 0, specials = 0, ran = -1;
     int spaced, masks = 0, error = frame(model, &before, &specials, &spaced);
     size_t bytes;
     char *text = with_masks(read, &bytes);
