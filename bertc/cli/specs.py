@@ -200,10 +200,14 @@ def build(
     from bertc.run.records.folder import RunFolder
 
     if out is not None and out.suffix == ".c":
+        from bertc.hub.published import or_hub
         from bertc.lab.c.building import c_files
 
         if set:
             raise UsageError("a run has its settings", "leave --set out")
+        if not is_folder(spec):
+            steps = or_hub(f"bertc train SPEC --out RUN, then bertc build RUN -o {out}", spec)
+            raise UsageError(f"a program in C needs weights, and {spec} is no run", steps)
         if int8:
             from bertc.lab.c.int8 import judge_int8
 

@@ -145,11 +145,6 @@ def _rows(
 
 
 def _best(vocabulary: Vocabulary, probabilities_v: Tensor, top: int) -> tuple[Candidate, ...]:
-    """The likeliest tokens as text; special ones and partial characters as they are spelled."""
+    """The likeliest tokens as text."""
     values, ids = probabilities_v.topk(min(top, len(probabilities_v)))
-    best = []
-    for token_id, value in zip(ids.tolist(), values.tolist(), strict=True):
-        text = str(vocabulary.tokenizer.decode([token_id])).strip()
-        readable = text if text and "\ufffd" not in text else vocabulary.readable(token_id)
-        best.append(Candidate(readable, value))
-    return tuple(best)
+    return tuple(map(Candidate, map(vocabulary.plain, ids.tolist()), values.tolist()))

@@ -17,14 +17,7 @@ from bertc.base.diagnostics import DataError
 from bertc.hub.families.bert import BERT
 from bertc.hub.gliner import class_of
 from bertc.hub.keys import keys, prefix_key
-from bertc.ir.learning.answer import (
-    BalancedLoss,
-    Conditioned,
-    FocalLoss,
-    PlainLoss,
-    WeightedLoss,
-    answer_head,
-)
+from bertc.ir.learning import answer as answers
 from bertc.ir.learning.custom_task import Choose, Classify, Many, Read, Regress, Spans, Tag
 from bertc.ir.program import model_weights
 from bertc.learn.objectives import TaskTargets
@@ -90,9 +83,10 @@ def test_labels_and_scores(encoder):
 
 
 LOSSES = {
-    "plain": PlainLoss(), "weights": WeightedLoss(weights=(1, 5, 0.5)),
-    "smoothed": PlainLoss(smoothing=0.1), "balanced": BalancedLoss(weights=(0.2, 0.1, 0.3)),
-    "weights smoothed": WeightedLoss(weights=(1, 5, 0.5), smoothing=0.2),
+    "plain": answers.PlainLoss(), "smoothed": answers.PlainLoss(smoothing=0.1),
+    "weights": answers.WeightedLoss(weights=(1, 5, 0.5)),
+    "balanced": answers.BalancedLoss(weights=(0.2, 0.1, 0.3)),
+    "weights smoothed": answers.WeightedLoss(weights=(1, 5, 0.5), smoothing=0.2),
 }  # fmt: skip
 
 
@@ -128,7 +122,7 @@ def test_classes_weigh_as_in_torch_over_all_parts_of_a_batch(name, encoder):
 def test_focal_losses_are_of_lin(encoder):
     states, names = rand(3, 1, H), ("a", "b")
     for labels in (names, Many(names=names)):
-        task = Classify(name="t", labels=labels, loss=FocalLoss(gamma=1.5))
+        task = Classify(name="t", labels=labels, loss=answers.FocalLoss(gamma=1.5))
         head = head_of(task, encoder, {"t.weight": rand(2, H), "t.bias": rand(2)})
         scores = head(states)[:, 0].detach()
         if labels is names:
@@ -188,7 +182,7 @@ def conditioned():
 
 def test_a_conditioned_span_is_that_of_xlnet(encoder, conditioned):
     (start, end, answered), weights = conditioned
-    states, task = rand(B, S, H), Read(name="t", head=Conditioned(), unanswerable=True)
+    states, task = rand(B, S, H), Read(name="t", head=answers.Conditioned(), unanswerable=True)
     head = head_of(task, encoder, weights)
     passage = torch.zeros(B, S, dtype=torch.bool)
     passage[:, 4:9] = True
@@ -220,8 +214,11 @@ def test_a_conditioned_span_is_that_of_xlnet(encoder, conditioned):
 
 def test_a_conditioned_span_may_have_units_of_its_own(encoder):
     """ELECTRA, qa_tasks.py: both states through 512 gelu units, and no norm, to a score."""
-    task = Read(name="t", head=Conditioned(width=5, units="gelu-tanh"), unanswerable=True)
-    table = {weight.name: weight.shape for weight in answer_head(task.answer).weights("t", encoder)}
+    task = Read(name="t", head=answers.Conditioned(width=5, units="gelu-tanh"), unanswerable=True)
+    table = {
+        weight.name: weight.shape
+        for weight in answers.answer_head(task.answer).weights("t", encoder)
+    }
     assert "t.end.norm.weight" not in table
     weights = {name: rand(*shape) for name, shape in table.items()}
     head = head_of(task, encoder, weights)

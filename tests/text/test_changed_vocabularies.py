@@ -9,15 +9,10 @@ from bertc.base.diagnostics import DataError
 from bertc.ir.changing.growth import Focus, Mean, Redrawn, SameTokens
 from bertc.ir.vocabulary import ByteBpe, TokenizerFile, Unigram, WordPiece
 from bertc.text.cache.store import Silent
-from bertc.text.vocab import changed
+from bertc.text.vocab import changed, vocabulary as vocabularies
 from bertc.text.vocab.learned import bert_tokenizer, learn
 from bertc.text.vocab.token_rows import sparsemax, token_sums, vectors_of_text
-from bertc.text.vocab.vocabulary import (
-    Vocabulary,
-    characters_by_token,
-    from_tokenizer,
-    load_vocabulary,
-)
+from bertc.text.vocab.vocabulary import Vocabulary, from_tokenizer, load_vocabulary
 
 KINDS: dict[str, WordPiece | ByteBpe | Unigram] = {
     "wordpiece": WordPiece(size=150), "cased": WordPiece(size=150, lower=False),
@@ -60,7 +55,7 @@ def test_added_words_are_whole_and_all_other_text_is_read_as_before(kind, tmp_pa
         assert pair[0] == pair[1], word
     for text in lines():
         assert base.tokenizer.encode(text).tokens == made.tokenizer.encode(text).tokens
-    assert characters_by_token(made) is None
+    assert vocabularies.characters_by_token(made) is None
     made.save(tmp_path)
     from transformers import AutoTokenizer
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,7 +34,10 @@ READ = {"input_ids": "(model)->ids", "token_type_ids": "(model)->segments"}
 MOST_INSIDE = 32 << 20
 """Bytes of weights in a program, for which compilers need forty times as much memory."""
 MOST = 1 << 20
-"""Tokens of a row, where positions set no limit."""
+"""Token ids of a row, where positions set no limit."""
+LONGEST_TEXT, LONGEST_ROW = 1 << 14, 1 << 11
+"""Tokens of a text that is embedded, and of one with masks, as in bertc, without that limit."""
+NO_IDS = {"MASK": -1, "FIRST": -1, "LAST": -1, "SPELLED_MASK": '""'}
 ODD = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9)
 
 
@@ -48,7 +51,8 @@ def trace(graph: Graph) -> ExportedProgram:
             traced = torch.export.export(graph, (), kwargs=inputs, dynamic_shapes=shapes)
             return cast(ExportedProgram, traced.run_decompositions({}))
     except UserError as error:
-        raise DataError("C has no word for layers that read token by token", INSTEAD) from error
+        message = "C has no word for layers that read token by token, as those of bilstm"
+        raise DataError(message, INSTEAD) from error
 
 
 def write(graph: Graph, int8: bool = False) -> tuple[Function, Writer]:
@@ -133,7 +137,10 @@ def c_files(run: Path, out: Path, int8: bool = False, embed: bool = False) -> di
     if len(tasks) > sum(head in tasks for head in graph.heads):
         model.graph()  # says why
     weights, header = out.with_suffix(".weights"), _library("model.h").encode()
-    parts = _tokenizer(model), model.tokenizer.vocabulary.mask, least, int8
+    known = model.tokenizer.vocabulary
+    spelled = _quoted(known.token(known.mask))
+    ids = {"MASK": known.mask, "FIRST": known.cls, "LAST": known.sep, "SPELLED_MASK": spelled}
+    parts = _tokenizer(model), ids, least, int8
     text, content = c_program(graph, "" if embed else weights.name, *parts)
     if len(content) > MOST_INSIDE and embed:
         size, most = map(units.bytes_text, (len(content), MOST_INSIDE))
@@ -149,16 +156,17 @@ def _tokenizer(model: Trained) -> tuple[str, bytes]:
         model.save_tokenizer(Path(folder, "saved"), {})
         names = ("tokenizer.json", "tokenizer_config.json")
         written, config = (Path(folder, "saved", n).read_text("utf-8") for n in names)
-    return tokenizer_parts(written, json.loads(config).get("truncation_side") == "left")
+    left = json.loads(config).get("truncation_side") == "left"
+    return tokenizer_parts(written, left, model.tokenizer.vocabulary.plain)
 
 
 def c_program(
-    graph: Graph, name: str, tokenizer: tuple[str, bytes], mask: int = -1,
+    graph: Graph, name: str, tokenizer: tuple[str, bytes], ids: Mapping[str, object] = NO_IDS,
     least: Sequence[float] = (), int8: bool = False,
 ) -> tuple[str, bytes]:  # fmt: skip
     """The program of a graph with all layers, and its weights file, which is in it without a name.
 
-    ``mask`` is the token that is filled; ``least`` are probabilities of several labels.
+    ``ids`` are of special tokens; ``least`` are probabilities of several labels.
     """
     function, writer = write(graph, int8)
     states = len(graph.layers) + graph.states
@@ -168,20 +176,20 @@ def c_program(
     total, hashed = HEADER + len(content), digest(content)
     header = MAGIC + hashed.to_bytes(8, "little") + total.to_bytes(8, "little")
     body, inputs = graph.model.encoder.node, [n for n in graph.inputs if n in READ]
+    answer, labels = _answer(graph, states, least)
     values = {
         "HEADER": HEADER, "INSIDE": int(not name), "DIGEST": f"UINT64_C({hashed:#x})",
         "FILE_BYTES": f"UINT64_C({total})", "TENSORS_END": HEADER + len(tensors), "TOP": 5,
         "WEIGHTS": _quoted(name), "LONGEST": body.room or MOST, "TOKENS": body.vocab_size,
-        "RESULTS": len(graph.outputs), "SEGMENTS": max(1, body.kinds_of_segments), "MASK": mask,
+        "RESULTS": len(graph.outputs), "SEGMENTS": max(1, body.kinds_of_segments), **ids,
         "TOKENIZES": int(bool(tokenizer[1])), "INPUTS(model)": ", ".join(READ[n] for n in inputs),
-        **_answer(graph, states, least),
+        **answer,
     }  # fmt: skip
-    labels = graph.outputs[int(str(values["ANSWER"]))].labels
     tables = {
-        "char *const LABELS[]": [*map(_quoted, labels)] or ["NULL"],
         "char *const NAMES[RESULTS]": [_quoted(output.name) for output in graph.outputs],
         "int AXES[RESULTS]": [str(len(output.axes)) for output in graph.outputs],
         "int GROUPS[RESULTS]": [*map(str, groups)],
+        "char *const LABELS[]": [*map(_quoted, labels)] or ["NULL"],
     }
     content = header + bytes(HEADER - 24) + content
     if not name:
@@ -199,21 +207,27 @@ def c_program(
     return "\n\n".join(part.strip() for part in parts) + "\n", content
 
 
-def _answer(graph: Graph, states: int, least: Sequence[float]) -> dict[str, object]:
-    """The answer to a text: that of the first task, else masked tokens, else a vector."""
+def _answer(
+    graph: Graph, states: int, least: Sequence[float]
+) -> tuple[dict[str, object], Sequence[str]]:
+    """The answer to a text and labels: of the first task, else masked tokens, else a vector."""
     heads, outputs = graph.heads, graph.outputs[states:]
     stage = graph.model.resolved.stages[-1]
     vectors = [o.name for o in outputs if o.axes == ("batch", "hidden")]
     roles = ["pv"[o.name in vectors[:-1]] if o.name in vectors else "s" for o in outputs]
     place, causal = len(graph.outputs) - (len(heads) or len(outputs) + 1), stage.encoder.causal
     kind = ("c" if causal else "f") if heads else "v"
-    read, labels, task = "LONGEST", graph.outputs[place].labels, next(iter(stage.tasks), None)
+    read, labels = stage.seq, graph.outputs[place].labels
+    task = next(iter(stage.tasks), None)
     if task:
         plain = not (getattr(task.answer, "names", ()) or getattr(task.answer, "logistic", False))
         ways = {"labels": "l", "several": "m", "score": "rs"[plain], "tags": "t"}
         ways["vector"] = {"hidden": "v", "token": "i"}.get(graph.outputs[place].axes[-1], "n")
         kind = ways.get(task.answer.kind, "n")
-        read = str(getattr(task, "longest", 0) or read) if kind in "vi" else str(stage.seq)
+    if not task or kind in "vi":  # a text is not a row of training
+        most = stage.encoder.room or (LONGEST_TEXT if kind in "vi" else LONGEST_ROW)
+        usual = most if stage.encoder.room or not task else read
+        read = min(most, getattr(task, "longest", 0) or usual)
     limits = (literal(limit, floats=True) for limit in least or [0.5] * max(1, len(labels)))
     return {
         "ANSWER": place, "KIND": f"'{kind}'", "ROLES": _quoted("t" * states + "".join(roles)),
@@ -222,7 +236,7 @@ def _answer(graph: Graph, states: int, least: Sequence[float]) -> dict[str, obje
         "STRIDE": getattr(task, "stride", 0) * (kind in "lmrst"),
         "RUNNING": int(stage.format.kind == "stream"),
         "LEAST": f"((const float[]){{{', '.join(limits)}}})",
-    }  # fmt: skip
+    }, labels  # fmt: skip
 
 
 def _quoted(text: str) -> str:

@@ -240,29 +240,21 @@ static int answer_proof(bertc *model, line *read) {
 }
 
 
-/* The likeliest tokens of every mask, of a decoder those after the text. */
-static void print_masks(const bertc *model, const bertc_answer *answer, long n) {
-    int masks = 0;
-    printf("{\"masks\": [");
-    for (long place = 0; place < n; place++) {
-        float *row = model->results.values[ANSWER] + place * answer->width;
-        if (KIND == 'c' ? place < n - 1 : model->ids[place] != MASK) continue;
-        /* Rows of the table that no token has are no answers. */
-        for (long i = 0; i < answer->width; i++)
-            if (!tokenizer_token((int32_t)i)) row[i] = -1e30f;
-        softmax(row, answer->width, 1, answer->width, row);
-        printf(masks++ ? ", [" : "[");
-        for (int rank = 0; rank < TOP && rank < answer->width; rank++) {
-            long best = 0;
-            for (long i = 1; i < answer->width; i++) best = row[i] > row[best] ? i : best;
-            const char *token = tokenizer_token((int32_t)best);
-            print_string(rank ? ", {\"token\": " : "{\"token\": ", token ? token : "");
-            printf(", \"probability\": %.6f}", (double)row[best]);
-            row[best] = -1.0f;
-        }
-        putchar(']');
+/* The likeliest tokens of a row of scores, which it changes. */
+static void print_likeliest(float *row, long width) {
+    /* Rows of the table that no token has are no answers. */
+    for (long i = 0; i < width; i++)
+        if (!tokenizer_token((int32_t)i)) row[i] = -1e30f;
+    softmax(row, width, 1, width, row);
+    for (int rank = 0; rank < TOP && rank < width; rank++) {
+        long best = 0;
+        for (long i = 1; i < width; i++) best = row[i] > row[best] ? i : best;
+        const char *token = tokenizer_token((int32_t)best);
+        print_string(rank ? ", {\"token\": " : "[{\"token\": ", token ? token : "");
+        printf(", \"probability\": %.6f}", (double)row[best]);
+        row[best] = -1.0f;
     }
-    printf("]}\n");
+    putchar(']');
 }
 
 
@@ -283,43 +275,6 @@ static int frame(bertc *model, long *before, long *specials, int *spaced) {
 }
 
 
-/* The end of a text without blanks, and without a mask that it ends with. */
-static size_t begun(const char *text, size_t bytes) {
-    const char *const masks[] = {"[MASK]", MASK < 0 ? NULL : tokenizer_token(MASK)};
-    for (int i = -1; i < 2; i++) {
-        const size_t size = i < 0 || !masks[i] ? 0 : strlen(masks[i]);
-        if (size && size <= bytes && !memcmp(text + bytes - size, masks[i], size)) bytes -= size;
-        while (bytes && memchr(" \t\r\n", text[bytes - 1], 4)) bytes--;
-    }
-    return bytes;
-}
-
-
-/* A decoder: the likeliest tokens after a text, whose last tokens are read as far as they fit. */
-static int answer_next(bertc *model, line *read) {
-    long before, specials;
-    int spaced, error = frame(model, &before, &specials, &spaced);
-    if (error) return error;
-    const size_t bytes = begun(read->text, read->length);
-    const long n = read_text(model, read->text, bytes, NULL, 0, 1 << 20, NULL);
-    const long inner = n - specials;
-    const long first = RUNNING ? 0 : before, room = smaller_whole(LONGEST, 2048) - 2 * !RUNNING;
-    if (n < 0) return (int)-n;
-    if (inner < 1) return NO_TOKENS;
-    const long count = smaller_whole(inner, room);
-    memmove(model->ids + first, model->ids + before + inner - count, (size_t)count * sizeof(int32_t));
-    memset(model->segments, 0, (size_t)n * sizeof(int32_t));
-    for (long i = first; i < first + count; i++)
-        if (model->ids[i] == MASK) return NOT_A_REQUEST;
-    error = run_row(model, first + count, 1u << GROUPS[ANSWER], &model->results);
-    if (error) return error;
-    const bertc_answer answer = {NULL, model->results.values[ANSWER], first + count,
-                                 model->results.width[ANSWER], NULL};
-    print_masks(model, &answer, first + count);
-    return 0;
-}
-
-
 /* The bytes of the character of white space that a text begins with, or 0. */
 static size_t blank(const char *text) {
     static const char *const WIDE[] = {
@@ -330,6 +285,100 @@ static size_t blank(const char *text) {
     for (size_t i = 0; i < sizeof WIDE / sizeof *WIDE; i++)
         if (!strncmp(text, WIDE[i], strlen(WIDE[i]))) return strlen(WIDE[i]);
     return 0;
+}
+
+
+/* Where a word is in a text from there on; the end of the text if it is nowhere. */
+static size_t next_place(const char *word, const char *text, size_t at, size_t bytes) {
+    const size_t size = strlen(word);
+    while (at < bytes && (bytes - at < size || memcmp(text + at, word, size))) at++;
+    return at;
+}
+
+
+/* A text with its masks, [MASK], as the tokenizer spells them. */
+static char *with_masks(const line *read, size_t *bytes) {
+    const size_t size = sizeof SPELLED_MASK - 1, plain = sizeof "[MASK]" - 1;
+    char *text = malloc((read->length / plain + 1) * size + read->length + 1), *to = text;
+    for (size_t at = 0; text && at < read->length; at += plain) {
+        const size_t next = next_place("[MASK]", read->text, at, read->length);
+        memcpy(to, read->text + at, next - at);
+        to += next - at;
+        if (next < read->length) memcpy(to, SPELLED_MASK, size);
+        if (next < read->length) to += size;
+        at = next;
+    }
+    if (text) *to = 0;
+    *bytes = (size_t)(to - text);
+    return text;
+}
+
+
+/* The end of a text without white space. */
+static size_t trimmed(const char *text, size_t bytes) {
+    size_t end = 0;
+    for (size_t at = 0; at < bytes;) {
+        const size_t space = blank(text + at);
+        at += space ? space : 1;
+        if (!space) end = at;
+    }
+    return end;
+}
+
+
+/* The bytes of a decoder's text without white space and a mask that it ends with; its end if there
+ * are others in it. */
+static int begun(const char *text, size_t *bytes) {
+    const size_t size = sizeof SPELLED_MASK - 1;
+    *bytes = trimmed(text, *bytes);
+    if (size <= *bytes && !memcmp(text + *bytes - size, SPELLED_MASK, size))
+        *bytes = trimmed(text, *bytes - size);
+    return next_place(SPELLED_MASK, text, 0, *bytes) < *bytes ? NOT_A_REQUEST : 0;
+}
+
+
+/* The likeliest tokens of every mask, of a decoder those after the text. A row has as much of the
+ * text before a mask as behind it, or more where the text begins or ends. */
+static int answer_fill(bertc *model, line *read) {
+    long before = 0, specials = 0, ran = -1;
+    int spaced, masks = 0, error = frame(model, &before, &specials, &spaced);
+    size_t bytes;
+    char *text = with_masks(read, &bytes);
+    if (!error) error = text ? 0 : NO_MEMORY;
+    if (!error && KIND == 'c') error = begun(text, &bytes);
+    const long n = error ? 0 : read_text(model, text, bytes, NULL, 0, 1 << 20, NULL);
+    free(text);
+    if (error || n < 0) return error ? error : (int)-n;
+    const long inner = n - specials, around = RUNNING ? 0 : 2, lead = around / 2;
+    const long room = smaller_whole(READS, inner + around) - around;
+    if (KIND == 'c' && inner < 1) return NO_TOKENS;
+    if (room < 1 && inner > 0) return TOO_LONG;
+    int32_t *ids = malloc((size_t)inner * sizeof *ids + 1);
+    if (!ids) return NO_MEMORY;
+    memcpy(ids, model->ids + before, (size_t)inner * sizeof *ids);
+    model->cut |= inner > room;
+    if (make_row(model, room + around)) error = NO_MEMORY;
+    for (long place = 0; place < inner && !error; place++) {
+        if (KIND == 'c' ? place < inner - 1 : ids[place] != MASK) continue;
+        const long start = larger_whole(0, smaller_whole(place - room / 2, inner - room));
+        if (start != ran) { /* of a short text one row has all */
+            const long end = lead + room;
+            memset(model->segments, 0, (size_t)(room + around) * sizeof *ids);
+            memcpy(model->ids + lead, ids + start, (size_t)room * sizeof *ids);
+            if (lead) model->ids[0] = FIRST;
+            if (lead) model->ids[end] = LAST;
+            error = run_row(model, KIND == 'c' ? end : end + lead, 1u << GROUPS[ANSWER],
+                            &model->results);
+            if (error) break;
+            ran = start;
+        }
+        const long width = model->results.width[ANSWER];
+        printf(masks++ ? ", " : "{\"masks\": [");
+        print_likeliest(model->results.values[ANSWER] + (lead + place - start) * width, width);
+    }
+    free(ids);
+    if (!error) printf(masks ? "]}\n" : "{\"masks\": []}\n");
+    return error;
 }
 
 
@@ -404,7 +453,7 @@ static void read_tags(float *scores, long width, long shift, long word, long end
  * begins with a word; words behind the last one read stay without. */
 static int tag_words(bertc *model, long before, long specials, const int32_t *around, sentence *all) {
     const long room = READS - specials;
-    model->cut += !STRIDE && all->tokens > room;
+    model->cut |= !STRIDE && all->tokens > room;
     long word = 0, most = -1, read = 0, error = 0;
     for (long i = 0; i < all->count; i++)
         if (all->firsts[i] >= 0 && (STRIDE || all->firsts[i] < room)) read = i + 1;
@@ -483,10 +532,6 @@ static int answer_text(bertc *model, line *read) {
     const float *values = answer.values;
     long best = 0;
     for (long i = 1; i < answer.width; i++) best = values[i] > values[best] ? i : best;
-    if (KIND == 'f') {
-        print_masks(model, &answer, answer.rows);
-        return 0;
-    }
     if (KIND == 'l') print_string("{\"label\": ", LABELS[best]);
     if (KIND == 'm') {
         int several = 0;
@@ -525,31 +570,64 @@ static int answer_text(bertc *model, line *read) {
 }
 
 
+/* Where a text is not UTF-8. */
+static size_t bad_byte(const char *text, size_t bytes) {
+    const unsigned char *all = (const unsigned char *)text;
+    size_t at = 0;
+    for (size_t size = 1; size <= 4 && at + size <= bytes; size++)
+        if (is_utf8(all + at, size)) at += size, size = 0;
+    return at;
+}
+
+
+/* What is wrong with a line. */
+static void say_error(int error, long number, const line *read) {
+    fprintf(stderr, "error: line %ld: %s", number, bertc_error(error));
+    const size_t at = error == NOT_UTF8 ? bad_byte(read->text, read->length) : read->length;
+    if (at < read->length)
+        fprintf(stderr, ": byte %lu is 0x%02x; iconv converts other encodings", (unsigned long)at + 1,
+                (unsigned)(unsigned char)read->text[at]);
+    fprintf(stderr, "\n");
+}
+
+
+static int usage(FILE *to, const char *program) {
+    fprintf(to, "usage: %s [--ids | --proof]%s < lines\n", program, INSIDE ? "" : " [" WEIGHTS "]");
+    fprintf(to, "A line is a text, or two with a tab between; its answer is a line of JSON.\n");
+    fprintf(to, "--ids: token ids, after a tab segments; --proof: requests of bertc verify\n");
+    return to == stdout ? 0 : 2;
+}
+
+
 int main(int count, char **arguments) {
     const char *mode = count > 1 && arguments[1][0] == '-' ? arguments[1] : "";
     const int named = count - 1 - (*mode != 0);
     const char *path = named > 0 ? arguments[count - 1] : WEIGHTS;
-    int (*answer)(bertc *, line *) = KIND == 't'   ? answer_tags
-                                     : KIND == 'c' ? answer_next
-                                                   : answer_text;
+    int (*answer)(bertc *, line *) = KIND == 't'                  ? answer_tags
+                                     : KIND == 'c' || KIND == 'f' ? answer_fill
+                                                                  : answer_text;
+    if (!strcmp(mode, "--help") || !strcmp(mode, "-h")) return usage(stdout, arguments[0]);
     if (!strcmp(mode, "--ids")) answer = answer_ids;
     else if (!strcmp(mode, "--proof")) answer = answer_proof;
-    if (named > !INSIDE || (*mode && answer != answer_ids && answer != answer_proof)) {
-        const char *files = INSIDE ? "" : " [" WEIGHTS "]";
-        fprintf(stderr, "usage: %s [--ids | --proof]%s < lines\n", arguments[0], files);
-        return 2;
-    }
+    else if (*mode) return usage(stderr, arguments[0]);
+    if (named > !INSIDE) return usage(stderr, arguments[0]);
     line read = {NULL, 0, 0};
     bertc *model;
     int error = bertc_open(path, &model);
+    long number = 0, cuts = 0, first = 0;
     if (error) fprintf(stderr, "error: %s: %s\n", path, bertc_error(error));
-    for (long number = 1; !error && next_line(stdin, &read); number++) {
+    while (!error && next_line(stdin, &read)) {
+        if (!number++ && !strncmp(read.text, "\357\273\277", 3)) /* a mark of UTF-8 */
+            memmove(read.text, read.text + 3, (read.length -= 3) + 1);
+        model->cut = 0;
         error = answer(model, &read);
-        if (error) fprintf(stderr, "error: line %ld: %s\n", number, bertc_error(error));
+        if (error) say_error(error, number, &read);
+        if (!cuts && model->cut) first = number;
+        cuts += model->cut;
     }
-    if (!error && model->cut)
-        fprintf(stderr, "note: texts with more tokens than %ld, read to there: %ld\n", (long)READS,
-                model->cut);
+    if (cuts && !*mode)
+        fprintf(stderr, "%ld of %ld lines are cut to %ld tokens, the first is line %ld\n", cuts, number,
+                (long)READS, first);
     const int unwritten = fflush(stdout) || ferror(stdout);
     if (unwritten) fprintf(stderr, "error: the answers cannot be written\n");
     free(read.text);

@@ -9,13 +9,13 @@ extern "C" {
 #endif
 typedef struct bertc bertc;
 
-/* A vector of a text, or scores: rows times width numbers, valid until the next call; `labels` are
- * the names of probabilities, or NULL. */
+/* A vector of a text, or scores: rows times width numbers, valid until the next call. */
 typedef struct {
     const char *name;
     const float *values;
     long rows, width;
-    const char *const *labels;
+    const char *const *labels; /* of the numbers in a row; NULL if they have none */
+    int cut;                   /* 1 if the text had more tokens than are read */
 } bertc_answer;
 
 /* Map a weights file. 0, or an error. */

@@ -11,7 +11,8 @@ struct bertc {
     size_t bytes;
     float *memory;
     int32_t *ids, *segments;
-    long room, longest, cut; /* cut: texts of which a part was not read */
+    long room, longest;
+    int cut; /* the text that was read last had more tokens than a row */
     results results;
 };
 
@@ -177,9 +178,13 @@ static long read_text(bertc *model, const char *text, size_t bytes, const char *
     /* A letter may become eighteen, as one of Arabic does. */
     const size_t most = 18 * (bytes + pair_bytes) + 16;
     if (most < (size_t)longest) longest = (long)most;
-    if (make_row(model, longest)) return -NO_MEMORY;
-    const long n = tokenizer_row(text, bytes, pair, pair_bytes, model->ids, model->segments, longest,
-                                 STRIDE, skipped);
+    if (make_row(model, longest + 1)) return -NO_MEMORY;
+    long n = longest + 1; /* one more says that there are more */
+    for (int more = !skipped; more >= 0 && n > longest; more--) {
+        model->cut |= !skipped && !more;
+        n = tokenizer_row(text, bytes, pair, pair_bytes, model->ids, model->segments, longest + more,
+                          STRIDE, skipped);
+    }
     for (long i = 0; i < n; i++)
         if (model->segments[i] >= SEGMENTS) model->segments[i] = SEGMENTS - 1;
     return n;
@@ -210,7 +215,6 @@ static int score_text(bertc *model, const char *text, size_t bytes, const char *
     float *sums = NULL;
     long skipped = 0, windows = 0, width = 0;
     int error = 0;
-    model->cut += !STRIDE && read_text(model, text, bytes, pair, pair_bytes, READS + 1L, NULL) > READS;
     do {
         const long n = read_text(model, text, bytes, pair, pair_bytes, READS,
                                  STRIDE && KIND != 't' ? &skipped : NULL);
@@ -234,6 +238,7 @@ int bertc_run(bertc *model, const char *text, size_t bytes, const char *pair, si
     const size_t before = sizeof PROMPT - 1;
     char *prompted = before ? malloc(before + bytes + 1) : NULL;
     if (before && !prompted) return NO_MEMORY;
+    model->cut = 0;
     if (before) memcpy(prompted, PROMPT, before);
     if (before && bytes) memcpy(prompted + before, text, bytes);
     const int error = score_text(model, before ? prompted : text, before + bytes, pair, pair_bytes);
@@ -245,6 +250,7 @@ int bertc_run(bertc *model, const char *text, size_t bytes, const char *pair, si
     answer->values = model->results.values[ANSWER];
     answer->rows = model->results.rows[ANSWER];
     answer->width = model->results.width[ANSWER];
-    answer->labels = KIND == 'l' || KIND == 'm' ? LABELS : NULL;
+    answer->labels = LABELS[0] ? LABELS : NULL;
+    answer->cut = model->cut;
     return 0;
 }

@@ -5,7 +5,7 @@ import json
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from pathlib import Path
 from string import Template
@@ -23,8 +23,12 @@ MAGIC = 0x31746B62
 Setting = Mapping[str, Any]
 
 
-def tokenizer_parts(tokenizer_json: str, cut_left: bool = False) -> tuple[str, bytes]:
+def tokenizer_parts(
+    tokenizer_json: str, cut_left: bool = False, said: Callable[[int], str] | None = None
+) -> tuple[str, bytes]:
     """C source and data of a tokenizer.json; ``cut_left``: long texts lose their begin.
+
+    ``said`` has the text of a token as an answer, if it is not as it is spelled.
 
     Raises:
         DataError: if it has something that has no C source; names it.
@@ -37,7 +41,8 @@ def tokenizer_parts(tokenizer_json: str, cut_left: bool = False) -> tuple[str, b
     file, settings = parts.model(written["model"], tokenizer.get_vocab(False), size)
     normal = parts.normalise(_flat(written["normalizer"], "normalizers"))
     splits = [parts.calls(step) for step in _flat(written["pre_tokenizer"], "pretokenizers")]
-    parts.tokens(tokenizer, written["added_tokens"], size)
+    parts.tokens(tokenizer, written["added_tokens"])
+    parts.texts(map(said or tokenizer.id_to_token, range(size)))
     if len(parts.classes) > 32:
         raise refusal(f"{len(parts.classes)} classes of characters in its patterns, more than 32")
     classes = sum(numbers << np.uint32(bit) for bit, numbers in enumerate(parts.classes.values()))
@@ -181,8 +186,8 @@ class _Parts:
         settings = {name: model.get(setting, 0) for name, setting in STEPS["settings"].items()}
         return STEPS["files"][kind], {"UNKNOWN": -1 if unknown is None else unknown, **settings}
 
-    def tokens(self, tokenizer: Tokenizer, added: list[Setting], size: int) -> None:
-        """Add the texts of all tokens, and tries of added ones, as written and as normalised."""
+    def tokens(self, tokenizer: Tokenizer, added: list[Setting]) -> None:
+        """Add tries of added tokens, as written and as normalised."""
         tries = dict[bytes, int](), dict[bytes, int]()
         for number, token in enumerate(added):
             text, normal = token["content"], token["normalized"] and tokenizer.normalizer
@@ -193,7 +198,10 @@ class _Parts:
         flags = ("single_word", "lstrip", "rstrip")
         self.numbers("ADDED", [token["id"] for token in added])
         self.numbers("ADDED_HOW", [sum(t[f] << bit for bit, f in enumerate(flags)) for t in added])
-        texts = [f"{tokenizer.id_to_token(number) or ''}\0".encode() for number in range(size)]
+
+    def texts(self, tokens: Iterable[str | None]) -> None:
+        """Add the texts of tokens as answers."""
+        texts = [f"{token or ''}\0".encode() for token in tokens]
         self.numbers("TOKEN_STARTS", np.cumsum([0, *map(len, texts)])[:-1])
         self.sections["TOKEN_TEXTS"] = b"".join(texts)
 

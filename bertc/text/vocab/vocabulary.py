@@ -123,6 +123,11 @@ class Vocabulary:
             piece = BLANK * blank + raw[blank:].decode(errors="backslashreplace")
         return escaped(piece)
 
+    def plain(self, token_id: int) -> str:
+        """A token as text; special ones, parts of characters and NUL as they are ``readable``."""
+        text = str(self.tokenizer.decode([token_id])).strip()
+        return text if text and not {*text} & {*"\0\ufffd"} else self.readable(token_id)
+
     def raw(self, token_id: int) -> bytes | None:
         """The bytes that a token is spelled in; None where it is spelled in characters."""
         piece = self.token(token_id)

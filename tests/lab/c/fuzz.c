@@ -16,7 +16,8 @@ static unsigned char *copied(void) {
 int LLVMFuzzerTestOneInput(const unsigned char *input, size_t size) {
     static unsigned char *whole, *damaged;
     int (*const modes[])(bertc *, line *) = {
-        KIND == 't' ? answer_tags : KIND == 'c' ? answer_next : answer_text, answer_ids, answer_proof};
+        KIND == 't' ? answer_tags : KIND == 'c' || KIND == 'f' ? answer_fill : answer_text,
+        answer_ids, answer_proof};
     if (!whole && !freopen("/dev/null", "w", stdout)) abort();
     if (!whole) whole = copied(), damaged = copied();
     if (size < 2) return 0;

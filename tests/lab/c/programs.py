@@ -26,6 +26,7 @@ static long tokenizer_row(const char *text, size_t bytes, const char *pair, size
     (void)text, (void)bytes, (void)pair, (void)pair_bytes, (void)ids, (void)segments, (void)most;
     return (void)stride, (void)skipped, -NOT_A_REQUEST;
 }
+static int is_utf8(const unsigned char *text, size_t size) { return !size || *text < 128; }
 static const char *tokenizer_token(int32_t id) { return id < 0 ? "" : NULL; }
 """
 
