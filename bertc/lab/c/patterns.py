@@ -4,7 +4,7 @@ import re
 
 from bertc import DataError
 
-INSTEAD = "bertc export --to onnx has it; or train with vocab=wordpiece(30k), bpe or unigram"
+INSTEAD = "bertc export --onnx FOLDER has it; or train with vocab=wordpiece(30k), bpe or unigram"
 MOST = 2**32 - 1
 ATOM = (
     r"\[\^?\]?(?:\\.|\[[^\]]*\]|[^\]\\])*\]|\\[pP]\{\^?\w+\}|\\x[0-9a-fA-F]{2}|\\[sSwWdDrnt]|\\\W"
