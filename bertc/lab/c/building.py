@@ -38,7 +38,7 @@ MOST = 1 << 20
 LONGEST_TEXT, LONGEST_ROW = 1 << 14, 1 << 11
 """Tokens of a text that is embedded, and of one with masks, as in bertc, without that limit."""
 NO_IDS = {"MASK": -1, "FIRST": -1, "LAST": -1, "SPELLED_MASK": '""'}
-ODD = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9)
+ODD = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
 def trace(graph: Graph) -> ExportedProgram:
@@ -107,12 +107,14 @@ def packed(tag: Tag) -> bytes:
 
 
 def digest(content: bytes) -> int:
-    """A hash of 64 bits: a sum of mixed words, each with its place."""
+    """A hash of 64 bits: a sum of words, each mixed with its place by splitmix64's last steps."""
     words = np.frombuffer(content + bytes(-len(content) % 8), "<u8")
-    first, other = map(np.uint64, ODD)
+    of_place, *factors = map(np.uint64, ODD)
     with np.errstate(over="ignore"):
-        mixed = (words ^ (np.arange(1, len(words) + 1, dtype=np.uint64) * first)) * other
-        return int(((mixed ^ (mixed >> np.uint64(29))) * first).sum(dtype=np.uint64))
+        mixed = words ^ (np.arange(1, len(words) + 1, dtype=np.uint64) * of_place)
+        for shift, factor in zip(map(np.uint64, (30, 27)), factors, strict=True):
+            mixed = (mixed ^ (mixed >> shift)) * factor
+        return int((mixed ^ (mixed >> np.uint64(31))).sum(dtype=np.uint64))
 
 
 def chosen(library: str, text: str) -> str:

@@ -29,15 +29,16 @@ const char *bertc_error(int code) {
 }
 
 
-/* A sum of mixed words, each with its place. */
+/* A sum of words, each mixed with its place by splitmix64's last steps. */
 static uint64_t digest_of(const unsigned char *content, size_t bytes) {
-    const uint64_t first = UINT64_C(0x9E3779B97F4A7C15), other = UINT64_C(0xBF58476D1CE4E5B9);
     uint64_t sum = 0;
     for (size_t i = 0; i < bytes / 8; i++) {
         uint64_t word;
         memcpy(&word, content + 8 * i, sizeof word);
-        word = (word ^ ((i + 1) * first)) * other;
-        sum += (word ^ (word >> 29)) * first;
+        word ^= (i + 1) * UINT64_C(0x9E3779B97F4A7C15);
+        word = (word ^ (word >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+        word = (word ^ (word >> 27)) * UINT64_C(0x94D049BB133111EB);
+        sum += word ^ (word >> 31);
     }
     return sum;
 }
