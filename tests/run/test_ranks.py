@@ -3,6 +3,7 @@ Their steps are compiled too, and checkpoints go from one layout to another.
 """
 
 import errno
+import faulthandler
 import json
 import math
 import os
@@ -15,6 +16,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack, suppress
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +26,7 @@ from torch.distributed.elastic.multiprocessing.api import PContext
 from torch.distributed.fsdp._fully_shard import _fsdp_param_group as groups
 
 from bertc.api import points
-from bertc.base.diagnostics import BertcError, GivenUpError
+from bertc.base.diagnostics import BertcError, GivenUpError, StoppedError
 from bertc.base.storage.paths import cache_folder
 from bertc.cost.planning.world import World
 from bertc.ir.vocabulary import TokenizerFile
@@ -42,15 +44,18 @@ from tests.run.conftest import FARMED, after_updates, change_losses, lines, same
 PAIRS = "objective=mlm+0.5*sop"
 SHORT = f"{PAIRS} dropout=0 steps=4 eval_every=2 log_every=1 save_every=100"
 """That runs save on the way is held where they are killed."""
-SECONDS = 600  # longer than any of these runs takes on a busy machine
+SECONDS = 600  # longer than any of these runs takes on a busy machine; one that hangs says where
 
 
 def member(rank, size, ports, jobs, harm, said):
     """One process of some runs, one after another, as torchrun starts it.
     It ends with the code that the command would end with for the last run that did not finish.
     """
+    faulthandler.enable()
+    faulthandler.dump_traceback_later(SECONDS, exit=True)
     torch.set_num_threads(1)
     process_group.GRACE_SECONDS, code = 0.1, 0
+    process_group.STEP_TIMEOUT = timedelta(minutes=3)
     os.fsync = os.fstat
     if harm:
         harm(rank)
@@ -69,6 +74,8 @@ def member(rank, size, ports, jobs, harm, said):
             code = error.code
         if torch.distributed.is_initialized():  # else by the end of the process
             torch.distributed.destroy_process_group()
+        if code == StoppedError.exit_code:  # the others are gone
+            break
     sys.exit(code)
 
 
@@ -89,10 +96,8 @@ def together(processes, tmp_path):
 
     def run(size, programs, harm=None, **options):
         programs = programs if isinstance(programs, dict) else {"run": programs}
-        ports = []
         with ExitStack() as sockets:
-            for _ in programs:
-                ports.append(free_port(sockets.enter_context(socket.socket())))
+            ports = [free_port(sockets.enter_context(socket.socket())) for _ in programs]
         options = {"cache": tmp_path / "cache", **options}
         jobs = [(resolved, tmp_path / name, options) for name, resolved in programs.items()]
         said = processes.SimpleQueue()
@@ -102,13 +107,8 @@ def together(processes, tmp_path):
         ]
         for process in members:
             process.start()
-        end = time.monotonic() + SECONDS
         for process in members:
-            process.join(max(0.0, end - time.monotonic()))
-        hung = [process for process in members if process.exitcode is None]
-        for process in hung:
-            process.kill()
-        assert not hung, "a process hangs"
+            process.join()
         messages = []
         while not said.empty():
             messages.append(said.get())
