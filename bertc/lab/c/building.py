@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import cast
 
 import numpy as np
 import sympy
@@ -48,8 +47,7 @@ def trace(graph: Graph) -> ExportedProgram:
     shapes = dict.fromkeys(inputs, {1: Dim("length", max=room)})
     try:
         with torch.no_grad(), quiet():
-            traced = torch.export.export(graph, (), kwargs=inputs, dynamic_shapes=shapes)
-            return cast(ExportedProgram, traced.run_decompositions({}))
+            return torch.export.export(graph, (), kwargs=inputs, dynamic_shapes=shapes)
     except UserError as error:
         message = "C has no word for layers that read token by token, as those of bilstm"
         raise DataError(message, INSTEAD) from error
@@ -68,8 +66,10 @@ def write(graph: Graph, int8: bool = False) -> tuple[Function, Writer]:
     writer = Writer(KERNELS, letters, set(), names, values=known, int8=int8)
     nodes = [node for node in traced.graph.nodes if node.op == "call_function"]
     at = {"linear.default": 1, **({"embedding.default": 0} if int8 else {})}
-    matrices = [n.args[at[n.target.__name__]].name for n in nodes if n.target.__name__ in at]
-    writer.packed |= {known[name].data_ptr() for name in matrices if name in known}
+    matrices = [n.args[at[n.target.__name__]] for n in nodes if n.target.__name__ in at]
+    same = (m for m in matrices if getattr(m.target, "__name__", "") == "to.dtype")
+    matrices += [node.args[0] for node in same]
+    writer.packed |= {known[m.name].data_ptr() for m in matrices if m.name in known}
     for name in graph.inputs:
         read = lambda address, name=name: f"(long){name}[{c_text(address)}]"  # noqa: E731
         row = (sympy.Integer(1), N), (N, sympy.Integer(1))

@@ -1,6 +1,7 @@
 """Operations that are a function of the runtime, a loop or a look-up."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -207,7 +208,7 @@ def _filled(w: Writer, to: Layout, *args: Any, name: str) -> Value:
     return uniform(to[0], to[2], {"zeros": 0, "ones": 1}.get(name.removesuffix("_like"), args[-1]))
 
 
-def _converted(w: Writer, to: Layout, x: Any) -> Value:
+def _converted(w: Writer, to: Layout, x: Any, *_: Any) -> Value:
     if x.constant is not None:
         return uniform(to[0], to[2], torch.tensor(x.constant).to(to[2]).item())
     if to[2] == torch.bool:
@@ -215,6 +216,12 @@ def _converted(w: Writer, to: Layout, x: Any) -> Value:
     casts = {(False, True): "(float)", (True, False): "(long)"}
     cast = casts.get((x.floats, to[2].is_floating_point), "")
     return computed(*to, lambda i: f"{cast}{x.at(i)}", [x], x.cost)
+
+
+def _copied(w: Writer, to: Layout, x: Value, *_: Any) -> Value:
+    if x.constant is not None:
+        return uniform(to[0], to[2], x.constant)
+    return replace(w.store(x), shape=to[0], steps=to[1])
 
 
 def _clamp(w: Writer, to: Layout, x: Any, low: Any = None, high: Any = None) -> Value:
@@ -245,7 +252,8 @@ KERNELS: dict[str, Callable[..., Value]] = {
     "stack": partial(_cat, new=True), "index": _index, "arange": _arange, "gelu": _gelu,
     "embedding": lambda w, to, table, ids, *_: _looked_up(w, to, table, 0, ids),
     "index_select": _looked_up, "gather": partial(_looked_up, new=0), "clamp": _clamp,
-    "repeat_interleave": _repeated, "tril": _tril, "_to_copy": _converted,
+    "repeat_interleave": _repeated, "tril": _tril, "to": _converted,
+    "reshape": _copied, "flatten": _copied,
     "masked_fill": partial(_ordered, order=(1, 2, 0)),
     **{name: partial(_softmax, name=name) for name in ("softmax", "log_softmax")},
     **{name: partial(_reduced, name=name) for name in ("any", "sum", "mean", "amax")},
