@@ -67,8 +67,8 @@ def write(graph: Graph, int8: bool = False) -> tuple[Function, Writer]:
     nodes = [node for node in traced.graph.nodes if node.op == "call_function"]
     at = {"linear.default": 1, **({"embedding.default": 0} if int8 else {})}
     matrices = [n.args[at[n.target.__name__]] for n in nodes if n.target.__name__ in at]
-    same = (m for m in matrices if getattr(m.target, "__name__", "") == "to.dtype")
-    matrices += [node.args[0] for node in same]
+    casts = (m for m in matrices if getattr(m.target, "__name__", "") == "to.dtype")
+    matrices += [node.args[0] for node in casts]
     writer.packed |= {known[m.name].data_ptr() for m in matrices if m.name in known}
     for name in graph.inputs:
         read = lambda address, name=name: f"(long){name}[{c_text(address)}]"  # noqa: E731

@@ -279,9 +279,9 @@ def _is_view(node: Node) -> bool:
     """True if the result has the memory of the first argument, or is a part of several results."""
     if not hasattr(node.target, "_schema"):
         return True
-    result, given = node.meta["val"], node.args[0] if node.args else None
+    result, argument = node.meta["val"], node.args[0] if node.args else None
     part = result[0] if isinstance(result, list | tuple) else result
-    of = given.meta["val"] if isinstance(given, Node) else None
+    of = argument.meta["val"] if isinstance(argument, Node) else None
     if not isinstance(part, Tensor) or not isinstance(of, Tensor):
         return False
     return part.untyped_storage()._cdata == of.untyped_storage()._cdata
