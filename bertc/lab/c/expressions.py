@@ -9,6 +9,9 @@ from typing import Any
 
 import sympy
 import torch
+from torch import SymInt
+
+from bertc import DataError
 
 Index = Any
 """An expression of sympy: sums of axes and of ``n``, the tokens of a row, times whole numbers."""
@@ -202,3 +205,16 @@ def combined(
     calls = "(" in template and name not in ("relu", *WHOLE)
     cost = sum(operand.cost for operand in operands) + (DEAR if calls else 1)
     return computed(shape, steps, dtype, read, operands, cost)
+
+
+def plain(value: Any) -> Any:
+    """Sizes as expressions of ``n``, whole numbers alike, and the rest as it is."""
+    if isinstance(value, SymInt):
+        length = value.node.expr.xreplace(dict.fromkeys(value.node.expr.free_symbols, N))
+        for division in length.atoms(sympy.Function):  # of torch, rounded down
+            exact = sympy.cancel(division.args[0] / division.args[1])
+            if sympy.denom(exact) != 1:
+                raise DataError(f"C has no word for a size of {c_text(length)}", INSTEAD)
+            length = length.xreplace({division: exact})
+        return length
+    return sympy.Integer(value) if type(value) is int else value

@@ -27,6 +27,7 @@ from bertc.lab.c.expressions import (
     combined,
     dense,
     divided,
+    plain,
     size,
     uniform,
 )  # fmt: skip
@@ -232,19 +233,6 @@ class Writer:
         return combined(operation, *to, [self.held(o) if o in again else o for o in operands])
 
 
-def plain(value: Any) -> Any:
-    """Sizes as expressions of ``n``, whole numbers alike, and the rest as it is."""
-    if isinstance(value, SymInt):
-        length = value.node.expr.xreplace(dict.fromkeys(value.node.expr.free_symbols, N))
-        for division in length.atoms(sympy.Function):  # of torch, rounded down
-            exact = sympy.cancel(division.args[0] / division.args[1])
-            if sympy.denom(exact) != 1:
-                raise DataError(f"C has no word for a size of {c_text(length)}", INSTEAD)
-            length = length.xreplace({division: exact})
-        return length
-    return sympy.Integer(value) if type(value) is int else value
-
-
 def name_of(module: str, operation: str) -> str:
     """A name for what a module computes, without the number of its layer."""
     parts = [p for p in re.sub(r"\W+", "_", module).split("_") if p and not p.isdigit()]
@@ -284,7 +272,7 @@ def _is_view(node: Node) -> bool:
     of = argument.meta["val"] if isinstance(argument, Node) else None
     if not isinstance(part, Tensor) or not isinstance(of, Tensor):
         return False
-    return part.untyped_storage()._cdata == of.untyped_storage()._cdata
+    return bool(part.untyped_storage()._cdata == of.untyped_storage()._cdata)
 
 
 def _readers(node: Node) -> int:
