@@ -88,7 +88,7 @@ def test_stages_stay_in_proportion():
 
 @pytest.mark.parametrize(("spec", "seconds", "message"), [
     (WIDE, 1.0, "fewer than 100 steps"),
-    ("extends quickstart", None, "heads=4"),
+    ("extends quickstart heads=2", None, "heads=4"),
     (SPEC.replace("heads=4", "heads=1"), None, "more heads"),
     (f"{SPEC} init='run'", None, "random weights at first"),
     (SPEC.replace("60", "1h").replace("=6)", "=6%)"), None, "steps=100k"),
